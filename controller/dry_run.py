@@ -11,12 +11,12 @@ from prometheus_client import CollectorRegistry
 from controller.healing.duty import rates
 from controller.healing.plan import HealingRules, plan
 from controller.labels import GRACE_SECONDS
-from controller.node_classes import Change, NodeClasses, classify, names_of
+from controller.node_classes import LabelChange, NodeClasses, classify, names_of
 from controller.refused.duty import heals
 from controller.refused.removal import removals
 from controller.settings import ControllerSettings
 from numalign.kube import collect
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.connection import Connection
 from numalign.kube.decode.parts import inner
 from numalign.kube.decode.pod_reader import PodReader
@@ -36,7 +36,7 @@ from numalign.runtime.logs import Log
 class ClusterObjects:
     """A cluster as read once, with its pods if they were requested; `stored` has their objects by UID."""
 
-    snapshot: Snapshot
+    cluster: Cluster
     policy: EffectivePolicy
     pods: tuple[PodInfo, ...] = ()
     stored: Mapping[str, Object] = field(default_factory=dict)
@@ -45,12 +45,12 @@ class ClusterObjects:
 async def dry_run(settings: ControllerSettings) -> str:
     """Return what would change in a file or a cluster; raise `BadInput`, `BadPolicy` and `ClusterError`."""
     cluster = await _read_cluster(settings)
-    parts = [report(classify(cluster.snapshot))]
+    parts = [report(classify(cluster.cluster))]
     if settings.gates:
-        parts.append(unnamed(cluster.snapshot))
+        parts.append(unnamed(cluster.cluster))
     if settings.heal:
         parts += [removed(cluster, keep=settings.keep_refused)]
-        parts += await plan(cluster.snapshot, cluster.stored, _rules(settings), now=time.time())
+        parts += await plan(cluster.cluster, cluster.stored, _rules(settings), now=time.time())
     return "\n".join(parts)
 
 
@@ -117,9 +117,9 @@ def removed(cluster: ClusterObjects, *, keep: int) -> str:
     )
 
 
-def unnamed(snapshot: Snapshot) -> str:
+def unnamed(cluster: Cluster) -> str:
     """Return how many nodes would get their name as a label."""
-    count = len(NodeClasses({}, {}, names=names_of(snapshot)).changes())
+    count = len(NodeClasses({}, {}, names=names_of(cluster)).changes())
     return f"{count} {'node' if count == 1 else 'nodes'} would get the label {NODE_LABEL} with their name"
 
 
@@ -130,7 +130,7 @@ def report(nodes: NodeClasses) -> str:
     return "\n".join((_table(changes, labelled=labelled), *_degraded(nodes)))
 
 
-def _table(changes: Sequence[Change], *, labelled: int) -> str:
+def _table(changes: Sequence[LabelChange], *, labelled: int) -> str:
     if not changes:
         are = "node is" if labelled == 1 else "nodes are"
         return f"nothing would change ({labelled} {are} labelled)"

@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter
 
-from controller.node_classes import Change, NodeClasses
+from controller.node_classes import LabelChange, NodeClasses
 from numalign.kube.client import Patch
 from numalign.kube.errors import ClusterError, Forbidden, NotFound
 from numalign.runtime.clock import Sleep
@@ -63,7 +63,7 @@ class Patches(Protocol):
     """The method of `Api` that is used; the real one raises `ClusterError`."""
 
     async def patch(self, path: str, body: object, *, how: Patch, what: str) -> object:
-        """Change the object at `path`."""
+        """LabelChange the object at `path`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class _Attempt:
     accepted: bool = False
     observed: bool = False
 
-    def holds_back(self, change: Change, *, now: float) -> bool:
+    def holds_back(self, change: LabelChange, *, now: float) -> bool:
         """Return whether it is too early to write the same again."""
         return change.after == self.after and now < self.at + self.wait
 
-    def reverts(self, change: Change) -> int:
+    def reverts(self, change: LabelChange) -> int:
         """Return how often in a row this change was reverted."""
         return self.in_a_row + 1 if self.accepted and self.after == change.after else 0
 
@@ -142,7 +142,7 @@ class LabelWriter:
         self._clock, self._sleep, self._chance = clock, sleep, chance
         self._missing_since: dict[str, float] = {}
         self._planned_for: tuple[NodeClasses | None, frozenset[str]] = None, frozenset()
-        self._plan: tuple[Change, ...] = ()
+        self._plan: tuple[LabelChange, ...] = ()
         self._attempts: dict[_LabelPlace, _Attempt] = {}
         self._checked = self._paused_until = clock()
         self._failures = 0
@@ -202,10 +202,10 @@ class LabelWriter:
                 if not attempt.over(now=now):
                     yield (node, key), attempt
 
-    def _last(self, change: Change) -> _Attempt:
+    def _last(self, change: LabelChange) -> _Attempt:
         return self._attempts.get((change.node, change.key), _NO_ATTEMPT)
 
-    async def _write(self, change: Change) -> bool:
+    async def _write(self, change: LabelChange) -> bool:
         """Write a change; return whether to continue with the next one."""
         body = {"metadata": {"labels": {change.key: change.after}}}
         reverts = self._last(change).reverts(change)
@@ -234,7 +234,7 @@ class LabelWriter:
         self._failures, self._forbidden = 0, False
         return True
 
-    def _failed(self, change: Change, error: Exception) -> None:
+    def _failed(self, change: LabelChange, error: Exception) -> None:
         """Pause writes to this node; after several failures in a row to all: the API server may be down."""
         now, last = self._clock(), self._last(change)
         failures = last.in_a_row + 1 if last.after == change.after else 1

@@ -1,25 +1,24 @@
 """
 The class of each node of the cluster, and which labels of nodes are wrong.
 
-Computing a class takes a while, and for thousands of nodes a long while. So it is done in a thread, and once
-for each version of a node.
+Computing a class takes a while, and for thousands of nodes a long while. So it is done once for each change
+of a node.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Change, Cluster, NodeChanged, Settled
 from numalign.model.intent import CLASS_LABEL, NODE_LABEL
-from numalign.model.node import Node, node_class, node_label
+from numalign.model.node import node_class, node_label
 from numalign.model.resources import Resources
 from numalign.shapes.health import missing_devices
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LabelChange:
     """A label of a node now, and as it should be; None is no label."""
 
     node: str
@@ -52,7 +51,7 @@ class NodeClasses:
             node for node, label in self.labels.items() if label is not None and node not in self.classes
         )
 
-    def changes(self, *, gone: AbstractSet[str] = frozenset()) -> tuple[Change, ...]:
+    def changes(self, *, gone: AbstractSet[str] = frozenset()) -> tuple[LabelChange, ...]:
         """
         Return the changes that make all labels right, sorted by node.
 
@@ -61,80 +60,90 @@ class NodeClasses:
         # Thousands of nodes are checked, and almost all labels are right.
         return tuple(sorted(self._changes(gone), key=attrgetter("node", "key")))
 
-    def _changes(self, gone: AbstractSet[str]) -> Iterator[Change]:
+    def _changes(self, gone: AbstractSet[str]) -> Iterator[LabelChange]:
         for node, before in self.labels.items():
             after = self.classes.get(node, None if node in gone else before)
             if after != before:
-                yield Change(node, before, after)
+                yield LabelChange(node, before, after)
         for node, before in self.names.items():
             if before != (name := node_label(node)):
-                yield Change(node, before, name, NODE_LABEL)
-
-
-NamesOf = Callable[[Snapshot], Mapping[str, str | None]]
-"""Returns the `NODE_LABEL` of every Node, None if it has none."""
-
-
-def names_of(snapshot: Snapshot) -> Mapping[str, str | None]:
-    """Return the `NODE_LABEL` of every Node, None if it has none."""
-    return {node: labels.get(NODE_LABEL) for node, labels in snapshot.node_labels.items()}
-
-
-def no_names(_snapshot: Snapshot) -> Mapping[str, str | None]:
-    """Return no label: only gates need them, and some autoscalers take labels for properties of a group."""
-    return {}
+                yield LabelChange(node, before, name, NODE_LABEL)
 
 
 class Classifier:
     """
-    Computes the classes of snapshots; `current` is that of the last one, replaced as a whole, never changed.
+    Computes the class of each node when it changes; `nodes` are the labels and classes as they are now.
 
-    `remembers` returns whether it is known what nodes were before this process started. `names` returns the
-    `NODE_LABEL`s to maintain.
+    `remembers` returns whether it is known what nodes were before this process started. With `names` the
+    `NODE_LABEL`s are maintained, too: only gates need them, and some autoscalers take labels for properties
+    of a group.
     """
 
-    def __init__(self, *, remembers: Callable[[], bool], names: NamesOf = no_names) -> None:
-        self.current: NodeClasses | None = None
+    def __init__(self, cluster: Cluster, *, remembers: Callable[[], bool], names: bool = False) -> None:
+        self._cluster = cluster
         self._remembers = remembers
-        self._names = names
-        self._known: Mapping[str, tuple[Node, str]] = {}
+        self._classes: dict[str, str] = {}
+        self._labels: dict[str, str | None] = {}
+        self._maintains_names = names
+        self._names: dict[str, str | None] = {}
+        self._made: tuple[int, NodeClasses] | None = None
+        self._remembered = False
+        cluster.listen(self._take)
 
-    def waiting_for(self) -> str | None:
-        """Return what readiness is waiting for: a first snapshot."""
-        return None if self.current else "the first complete state of the cluster"
+    @property
+    def current(self) -> NodeClasses | None:
+        """The current labels and classes, the same object until they change; None before all are known."""
+        if not self._cluster.listed:
+            return None
+        basis = self._cluster.version
+        if self._made is None or self._made[0] != basis:
+            unproven = {} if self._remembered else self._unproven()
+            classes = {**self._classes, **unproven}
+            made = NodeClasses(dict(self._labels), classes, names=dict(self._names))
+            if self._made and self._made[1] == made:
+                made = self._made[1]
+            self._made = basis, made
+        return self._made[1]
 
-    async def take(self, snapshot: Snapshot) -> None:
-        """Make the classes of a snapshot the current ones."""
-        # Ask this first: what is read later was not used in this snapshot.
-        remembers = self._remembers()
-        self._known = await asyncio.to_thread(_classified, snapshot, self._known)
-        classes = {name: class_ for name, (_, class_) in self._known.items()}
-        unproven = {} if remembers else _unproven(snapshot)
-        self.current = NodeClasses(snapshot.labels, {**classes, **unproven}, names=self._names(snapshot))
+    def _take(self, change: Change) -> None:
+        if isinstance(change, Settled):
+            # What is read later does not count for these nodes yet.
+            self._remembered = self._remembers()
+        if not isinstance(change, NodeChanged):
+            return
+        name, now = change.name, change.now
+        self._classes.pop(name, None)
+        self._labels.pop(name, None)
+        self._names.pop(name, None)
+        if now.node:
+            self._classes[name] = node_class(now.node)
+        if now.classifiable:
+            self._labels[name] = now.class_label
+        if now.labels is not None and self._maintains_names:
+            self._names[name] = now.labels.get(NODE_LABEL)
+
+    def _unproven(self) -> Mapping[str, str]:
+        """Return the labels of classes without a known shape.
+
+        What their nodes lack is unknown, so they are kept.
+        """
+        known = {known.shape.node_class for known in self._cluster.shapes.values()}
+        return {
+            name: label
+            for name, label in self._labels.items()
+            if label is not None and label not in known and name in self._classes
+        }
 
 
-def classify(snapshot: Snapshot) -> NodeClasses:
-    """Return the classes of a snapshot's nodes, and what degraded ones lack."""
+def names_of(cluster: Cluster) -> Mapping[str, str | None]:
+    """Return the `NODE_LABEL` of every Node, None if it has none."""
+    return {node: labels.get(NODE_LABEL) for node, labels in cluster.node_labels.items()}
+
+
+def classify(cluster: Cluster) -> NodeClasses:
+    """Return the labels of a cluster's nodes and their classes, and what degraded ones lack."""
     return NodeClasses(
-        snapshot.labels,
-        {node.name: node_class(node) for node in snapshot.nodes},
-        {node.name: missing_devices(node) for node in snapshot.nodes if node.health},
+        {name: state.class_label for name, state in cluster.states.items() if state.classifiable},
+        {node.name: node_class(node) for node in cluster.nodes},
+        {node.name: missing_devices(node) for node in cluster.nodes if node.health},
     )
-
-
-def _unproven(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return the labels of classes without a known shape: what their nodes lack is unknown, so keep them."""
-    classes = {shape.shape.node_class for shape in snapshot.shapes}
-    return {
-        node.name: label
-        for node in snapshot.nodes
-        if (label := snapshot.labels.get(node.name)) is not None and label not in classes
-    }
-
-
-def _classified(snapshot: Snapshot, before: Mapping[str, tuple[Node, str]]) -> Mapping[str, tuple[Node, str]]:
-    """Return the class of each node; reuse it if the node is the same as before."""
-    return {
-        node.name: last if (last := before.get(node.name)) and last[0] is node else (node, node_class(node))
-        for node in snapshot.nodes
-    }

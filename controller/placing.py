@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from controller.held import HeldPlaces
 from controller.settings import ControllerSettings
 from numalign.kube.client import Api
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.compose import Background
 from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.events import Event
@@ -90,13 +90,9 @@ class Placing:
         self.watchers.append(watcher)
         self.state.watchers = tuple(self.watchers)
 
-    async def take(self, snapshot: Snapshot) -> None:
-        """Use the current nodes and namespaces."""
-        await self.state.update_snapshot(snapshot)
-
     def waiting_for(self) -> str | None:
         """Return what readiness is waiting for."""
-        return None if self.state.snapshot else "the first complete state of the cluster"
+        return self.state.cluster.waiting_for()
 
     async def follow_policy(self) -> None:
         """Keep the policy up to date with its file; never returns."""
@@ -110,6 +106,7 @@ PodDuty = Callable[[Placing], Background]
 def placing(  # noqa: PLR0913  its dependencies
     api: Api,
     settings: ControllerSettings,
+    cluster: Cluster,
     *,
     election: LeaderElector,
     publish: Callable[[Event], None],
@@ -123,6 +120,7 @@ def placing(  # noqa: PLR0913  its dependencies
     policy.load()
     state = SchedulerState(
         Reservations(kept=settings.pin_patience_seconds),
+        cluster=cluster,
         policy=policy,
         match=settings.policy_match,
         clock=clock,
@@ -156,7 +154,7 @@ def placing(  # noqa: PLR0913  its dependencies
         refusals,
         HeldPlaces(state, nodes, clock),
     )
-    registry.register(ExporterMetrics(lambda: state.snapshot, shared.wall))
+    registry.register(ExporterMetrics(cluster, shared.wall))
     shared.watch(refusals.update_pod)
     shared.watch(fit.update_pod)
     return shared

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from certs.keeper import Certificates
 from controller.duties import DUTIES
 from controller.labels import LabelWriter
-from controller.node_classes import Classifier, names_of, no_names
+from controller.node_classes import Classifier
 from controller.placing import Placing, background, placing
 from controller.refused.watch import FailedPodWatch
 from controller.settings import ControllerSettings
 from controller.shapes import ShapeWriter
 from numalign.kube import kinds, live_feed
 from numalign.kube.client import Api
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.compose import Background, Program
 from numalign.kube.decode import numatopologies
 from numalign.kube.feed import count_age
@@ -71,12 +71,13 @@ class ControllerProgram(Program[ControllerSettings]):
             tasks = {"election": election.run, **tasks}
             return await server.serve(app, self.settings, stop=stop, tasks=tasks, tracer=self.tracer)
 
-    def placing(self, api: Api, election: LeaderElector) -> tuple[Placing, Background]:
+    def placing(self, api: Api, cluster: Cluster, election: LeaderElector) -> tuple[Placing, Background]:
         """Return what the parts that decide about pods share, and what they run."""
         recorder = self.recorder(api, "numalign-controller")
         shared = placing(
             api,
             self.settings,
+            cluster,
             election=election,
             publish=recorder.publish,
             log=self.log,
@@ -87,11 +88,14 @@ class ControllerProgram(Program[ControllerSettings]):
         more = background(shared, DUTIES)
         return shared, replace(more, tasks={"events": recorder.run, **more.tasks})
 
-    def failed_pods(self, api: Api, election: LeaderElector) -> tuple[FailedPodWatch, Background]:
+    def failed_pods(
+        self, api: Api, cluster: Cluster, election: LeaderElector
+    ) -> tuple[FailedPodWatch, Background]:
         """Return the watch of rejected pods alone, and what it runs; raise `BadPolicy`."""
         recorder = self.recorder(api, "numalign-controller")
         watch = FailedPodWatch(
             self.settings,
+            cluster,
             leading=lambda: election.leading,
             publish=recorder.publish,
             log=self.log,
@@ -108,14 +112,14 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
     settings, log, registry = controller.settings, controller.log, controller.registry
     # A node is degraded for at most this long; until then its shape must be remembered, also after a restart.
     book = ShapeHistory(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
-    pods: Placing | None = None
+    cluster, pods = Cluster(), None
     if settings.watches_pods:
-        pods, about_pods = controller.placing(api, election)
+        pods, about_pods = controller.placing(api, cluster, election)
     else:
-        rejected, about_pods = controller.failed_pods(api, election)
-    watcher = pods or rejected
+        rejected, about_pods = controller.failed_pods(api, cluster, election)
     feed = LiveFeed(
         api,
+        cluster,
         watched=live_feed.WITH_PODS if pods else live_feed.STATIC,
         optional=live_feed.OF_SOME if pods else [numatopologies.COLLECTIONS, (kinds.FAILED_PODS,)],
         pods=pods.pods if pods else rejected,
@@ -130,27 +134,23 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
         pods.node_checks.append(feed.state.nodes.__contains__)
     else:
         registry.register(CacheSizes((feed.caches,)))
-    classifier = Classifier(remembers=lambda: shapes.read, names=names_of if settings.gates else no_names)
+    classifier = Classifier(cluster, remembers=lambda: shapes.read, names=settings.gates)
     shapes = ShapeWriter(
         api,
         namespace=controller.namespace(api),
         book=book,
         leading=lambda: election.leading,
-        nodes_known=lambda: classifier.current is not None,
+        nodes_known=lambda: cluster.listed,
         log=log,
         registry=registry,
         clock=controller.clock,
         sleep=controller.sleep,
     )
 
-    async def take(snapshot: Snapshot) -> None:
-        await watcher.take(snapshot)
-        await classifier.take(snapshot)
-
     async def follow() -> None:
         # Degraded nodes are recognized only once it is known what nodes were.
         await shapes.answered()
-        await feed.follow(take)
+        await feed.follow()
 
     tasks: dict[str, BackgroundTask] = {"shapes": shapes.run, "nodes": follow, **about_pods.tasks}
     if settings.label_nodes:
@@ -166,8 +166,8 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
         )
         tasks["classes"] = labels.run
     tasks |= controller.kubelet_configs(api, feed)
-    waiting_for = {"snapshot": lambda: feed.waiting_for() or classifier.waiting_for()}
-    return Background(tasks, {**waiting_for, **about_pods.checks}, about_pods.installs)
+    checks = {"snapshot": lambda: feed.waiting_for() or cluster.waiting_for(), **about_pods.checks}
+    return Background(tasks, checks, about_pods.installs)
 
 
 def reconcile_certificate(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:

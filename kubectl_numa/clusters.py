@@ -15,7 +15,7 @@ from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import DEFAULTS, ClusterView, WebhookOptions
 from kubectl_numa.typed_names import TypedName
 from numalign.kube import exporters
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.command_line import Trouble
 from numalign.kube.connection import FROM_KUBECONFIG, Connection
 from numalign.kube.errors import Unconfigured
@@ -99,7 +99,7 @@ class ClusterSource:
         notify_skipped(cluster.problems)
         return ClusterView(cluster, cluster_policy, options, now=now, seen=self.seen(cluster, now=now))
 
-    def decoded(self, objects: list[object], history: ShapeHistory | None = None) -> Snapshot:
+    def decoded(self, objects: list[object], history: ShapeHistory | None = None) -> Cluster:
         """
         Return the cluster of these documents; raise `BadSnapshot`.
 
@@ -108,7 +108,7 @@ class ClusterSource:
         where = "standard input" if self.snapshot == "-" else self.snapshot or "the cluster"
         return snapshot.of(objects, shape_history=history, where=where)
 
-    def seen(self, cluster: Snapshot, *, now: float) -> float:
+    def seen(self, cluster: Cluster, *, now: float) -> float:
         """Return the time of a cluster's state, `now` or when its file was written, in seconds since 1970."""
         return now if self.snapshot is None else exporters.newest(cluster, now=now)
 

@@ -20,7 +20,7 @@ from kubectl_numa.lines import some
 from kubectl_numa.nodemap import NOTHING
 from numalign.decision import wording
 from numalign.kube import exporters
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import NO_NODE, Cluster
 from numalign.kube.decode import kubelet_config, nrt, numatopologies
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
 from numalign.kube.stores import Problem
@@ -206,13 +206,13 @@ class FindingGroup:
         return sorted({name for names in self.names_by_detail.values() for name in names})
 
 
-def diagnose(snapshot: Snapshot, traces: Traces, *, seen: float) -> tuple[DiagnosedNode, ...]:
+def diagnose(cluster: Cluster, traces: Traces, *, seen: float) -> tuple[DiagnosedNode, ...]:
     """
     Return the findings about every node, by name, at the time `seen`, in seconds since 1970.
 
     Names that have only a topology or a configuration count as nodes too.
     """
-    return tuple(DiagnosedNode(node, tuple(_found(node))) for node in _examined(snapshot, traces, seen=seen))
+    return tuple(DiagnosedNode(node, tuple(_found(node))) for node in _examined(cluster, traces, seen=seen))
 
 
 def is_of_node(problem: Problem) -> bool:
@@ -238,13 +238,13 @@ _SEVERITIES = {severity: place for place, severity in enumerate(Severity)}
 _PLACES = {finding: place for place, finding in enumerate(Finding)}
 
 
-def _examined(snapshot: Snapshot, traces: Traces, *, seen: float) -> Iterator[ExaminedNode]:
-    nodes = {node.name: node for node in snapshot.nodes}
-    present = {*nodes, *snapshot.unknown}
-    mistakes = _mistakes(snapshot.problems, present, nodes.keys())
+def _examined(cluster: Cluster, traces: Traces, *, seen: float) -> Iterator[ExaminedNode]:
+    nodes = {node.name: node for node in cluster.nodes}
+    present = {*nodes, *cluster.unknown}
+    mistakes = _mistakes(cluster.problems, present, nodes.keys())
     # An agent looks at the clock of its node.
     skews = {name: traces.skews.get(name, NO_SKEW) for name in nodes}
-    health = {name: exporters.of_node(snapshot, name, now=seen + skews[name].seconds) for name in nodes}
+    health = {name: exporters.of_node(cluster, name, now=seen + skews[name].seconds) for name in nodes}
     agents = any(each.source is TopologySource.AGENT for each in health.values())
     for name in sorted(present | mistakes.keys()):
         yield ExaminedNode(
@@ -252,7 +252,7 @@ def _examined(snapshot: Snapshot, traces: Traces, *, seen: float) -> Iterator[Ex
             present=name in present,
             node=nodes.get(name),
             exporter=health.get(name, NOBODY),
-            fingerprinted=name in snapshot.fingerprints,
+            fingerprinted=cluster.states.get(name, NO_NODE).fingerprint is not None,
             agents=agents,
             writers=traces.writers.get(name, ()),
             asking=traces.asking.get(name, ()),

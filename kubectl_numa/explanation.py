@@ -222,7 +222,7 @@ def explain(
     answers = tuple(sorted(explained, key=lambda answer: answer.node.name))
     evaluated = (
         (shape, evaluate(shape.shape.node, question.demand, question.intent))
-        for shape in cluster.snapshot.shapes
+        for shape in cluster.cluster.known_shapes
         if not shape.nodes
     )
     absent = tuple(
@@ -234,7 +234,7 @@ def explain(
         pod,
         answers,
         absent,
-        cluster.snapshot.unknown,
+        cluster.cluster.unknown,
         remarks=tuple(filter(None, [cluster.kept_away(pod)])),
         bare=survey.bare,
         incomplete=survey.incomplete,

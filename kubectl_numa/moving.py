@@ -100,13 +100,13 @@ async def placing(
     has_all_pods = complete or any(inner(raw.get("spec"), "nodeName") for raw in stored.values())
     state = SchedulerState(
         Reservations(),
+        cluster=view.cluster,
         policy=keeper,
         match=match,
         clock=lambda: view.seen,
         wall=lambda: view.seen,
-        complete=lambda _snapshot: has_all_pods,
+        complete=lambda _settled: has_all_pods,
     )
-    await state.update_snapshot(view.snapshot)
     informer = PodInformer(
         state, state.reader, recreated=RecreatedScheduling(), log=_silent(), registry=CollectorRegistry()
     )
@@ -207,7 +207,7 @@ def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wan
         view.seen,
     )
     new = Newcomer(uid, (pod.namespace, pod.name), view.by_node(pod), pod.constraints)
-    names = [node.name for node in view.snapshot.nodes] if nodes is None else nodes
+    names = [node.name for node in view.cluster.nodes] if nodes is None else nodes
     return defragmentation.advise(new, priority, cluster, names, plans=plans, progress=progress)
 
 
@@ -242,7 +242,7 @@ def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer |
     constraints = without_exclusions(constraints)
     if inner(metadata.get("annotations"), PINNED_AT) is not None:
         constraints = without_pin(constraints, str(inner(stored["spec"], "nodeName")))
-    return Newcomer(uid, name, dra.by_node(question, view.snapshot.served), constraints)
+    return Newcomer(uid, name, dra.by_node(question, view.cluster.served), constraints)
 
 
 def summary(advice: Advice) -> str:

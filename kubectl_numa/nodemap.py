@@ -15,7 +15,6 @@ from rich.text import Text
 from kubectl_numa.explanation import provenance
 from kubectl_numa.lines import TextWriter, amounts, counted
 from numalign.decision import wording
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
 from numalign.model.bitset import bits
 from numalign.model.machine import render_list
@@ -37,7 +36,16 @@ _INDENT = 2
 _SHAPE_INDENT = 9
 
 
-def to_json(snapshot: Snapshot, exporter: Callable[[Node], ExporterHealth]) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class ListedNodes:
+    """Nodes to show, the names of those without topology, and shapes."""
+
+    nodes: Sequence[Node] = ()
+    unknown: Sequence[str] = ()
+    shapes: Sequence[KnownShape] = ()
+
+
+def to_json(listed: ListedNodes, exporter: Callable[[Node], ExporterHealth]) -> list[dict[str, Any]]:
     """Return all nodes for programs, then those without topology, then the shapes without nodes."""
     nodes = (
         _EMPTY
@@ -55,10 +63,10 @@ def to_json(snapshot: Snapshot, exporter: Callable[[Node], ExporterHealth]) -> l
             "taints": [*map(str, node.attributes.taints)],
             "zones": [*map(_zone, node.every_zone)],
         }
-        for node in snapshot.nodes
+        for node in listed.nodes
     )
-    hidden = (_EMPTY | {"name": name, **NOBODY.to_json()} for name in snapshot.unknown)
-    return [*nodes, *hidden, *(shape_to_json(shape) for shape in snapshot.shapes if not shape.nodes)]
+    hidden = (_EMPTY | {"name": name, **NOBODY.to_json()} for name in listed.unknown)
+    return [*nodes, *hidden, *(shape_to_json(shape) for shape in listed.shapes if not shape.nodes)]
 
 
 def shape_to_json(known_shape: KnownShape) -> dict[str, Any]:

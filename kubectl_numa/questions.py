@@ -7,15 +7,14 @@ this module uses the cache.
 
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 
-from numalign.cache import ClusterCache, Question, Survey, admission, dra
+from numalign.cache import Question, Survey, admission, dra
 from numalign.cache.admission import AdmissionDecision, AdmissionState
 from numalign.cache.pod_question import Exempt, PodQuestion, StatedBy
 from numalign.decision import unmatched, wording
 from numalign.decision.evaluate import NO_INTENT
-from numalign.kube import exporters, routing
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube import admission_caches, exporters, routing
+from numalign.kube.cluster import Cluster
 from numalign.kube.decode import validation
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
@@ -31,7 +30,6 @@ from numalign.model.errors import BadPod
 from numalign.model.intent import Intent, Match, Policy
 from numalign.model.node import Node
 from numalign.scheduling.running_pods import RunningPodJudge
-from numalign.shapes import UnknownNode
 from numalign.shapes.history import REMEMBER_SECONDS
 
 
@@ -107,19 +105,17 @@ class ClusterView:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        cluster: Cluster,
         policy: ClusterPolicy = NO_POLICY,
         options: WebhookOptions = DEFAULTS,
         *,
         now: float = 0.0,
         seen: float | None = None,
     ) -> None:
-        self.snapshot, self.policy, self.now = snapshot, policy, now
+        self.cluster, self.policy, self.now = cluster, policy, now
         self.seen = now if seen is None else seen
-        self.policies = EffectivePolicy.of(snapshot, policy)
-        self._cache = ClusterCache.of(
-            snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out, snapshot.pools
-        )
+        self.policies = EffectivePolicy.of(cluster, policy)
+        self._cache = admission_caches.of(cluster)
         self._reader, self._user = PodReader(options.match), options.created_by
         self._refusals = policy.refusals(unknown_may_fit=options.unknown_may_fit)
 
@@ -129,7 +125,7 @@ class ClusterView:
 
         Raise `BadPod` with every mistake, including those that the API server itself would reject.
         """
-        server = None if Part(raw)["metadata"]["uid"].value else self.snapshot.server
+        server = None if Part(raw)["metadata"]["uid"].value else self.cluster.server
         pod = self._reader.read(raw, namespace, self.policies, self._user, server=server)
         rejected = validation.mistakes(raw, self._cache.listed)
         match pod:
@@ -152,7 +148,7 @@ class ClusterView:
             cache=self._cache,
             refusals=self._refusals,
             now=self.now,
-            served=self.snapshot.served,
+            served=self.cluster.served,
             runs=runs,
         )
         decision, constraints = decide(pod), without_classes(pod.constraints)
@@ -177,16 +173,16 @@ class ClusterView:
         if pod.excess or part["metadata"]["uid"].value or not isinstance(spec, dict):
             return {}
         gate = routing.gate(spec, pod)
-        could_fit = gate and self._cache.ever(dra.sure(pod.question, self.snapshot.served)).feasible
+        could_fit = gate and self._cache.ever(dra.sure(pod.question, self.cluster.served)).feasible
         return {"scheduler": routing.scheduler(spec, pod), "gate": gate if could_fit else None}
 
     def exporter(self, node: Node) -> ExporterHealth:
         """Return what publishes the topology of a node, and how old it was at the time of the state."""
-        return exporters.of_node(self.snapshot, node.name, now=self.seen)
+        return exporters.of_node(self.cluster, node.name, now=self.seen)
 
     def ever(self, pod: PodDecision) -> Survey:
         """Return how the nodes evaluate a pod when they are healthy and empty."""
-        return self._cache.ever(dra.sure(pod.question, self.snapshot.served), pod.constraints)
+        return self._cache.ever(dra.sure(pod.question, self.cluster.served), pod.constraints)
 
     def kept_away(self, pod: PodDecision) -> str | None:
         """
@@ -194,14 +190,15 @@ class ClusterView:
 
         Names the labels that no node has.
         """
-        nodes = tuple(chain[Node | UnknownNode](self.snapshot.nodes, self.snapshot.bare.values()))
-        labels = {node.name: node.attributes.labels for node in nodes}
+        states = self.cluster.states.items()
+        every = {name: node for name, state in states if (node := state.node or state.bare)}
+        labels = {name: node.attributes.labels for name, node in every.items()}
         pod = replace(pod, constraints=without_classes(pod.constraints))
         if not labels or not self.ever(pod).unmatched:
             return None
         if lacks := unmatched.lacking(pod.constraints, labels):
             return f"no node has {lacks}"
-        if not any(pod.constraints.run_on(node.attributes.os) for node in nodes):
+        if not any(pod.constraints.run_on(node.attributes.os) for node in every.values()):
             return f"no node has the operating system {pod.constraints.os}"
         if any(pod.constraints.select(name, own) for name, own in labels.items()):
             return "it does not tolerate the taints of the nodes that it selects"
@@ -217,7 +214,7 @@ class ClusterView:
 
     def by_node(self, pod: PodDecision) -> Question:
         """Return what a pod requests of each node, as the scorer asks it."""
-        return dra.by_node(pod.question, self.snapshot.served)
+        return dra.by_node(pod.question, self.cluster.served)
 
     def why_not(self, pod: PodDecision) -> str:
         """Return why no node could ever take a pod."""

@@ -34,7 +34,7 @@ def quotas(placed: PlacedPods, view: ClusterView, selection: PodSelection) -> It
         # What is reserved for a pod that is pinned is in use.
         if demand and not (pod.ended or placed.state.reservations.node_of(pod.uid)):
             pending[pod.namespace] += demand.exclusive_cpus
-    for namespace in sorted(view.snapshot.namespaces):
+    for namespace in sorted(view.cluster.namespaces):
         quota = placed.state.quota(namespace) if selection.selects(namespace, {}) else None
         if quota:
             yield NamespaceQuota(namespace, quota.used, pending[namespace], quota.limit)

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.notices import waiting
 from numalign.kube import client, exporters, live_feed
+from numalign.kube.cluster import Cluster
 from numalign.kube.feed import Feed
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy import ClusterPolicy
@@ -69,9 +70,9 @@ class LocalMap:
         state = self._state(registry)
         pods = PodInformer(state, state.reader, log=self.log, registry=registry)
         with server.opened(ListenAddress(LOOPBACK, self.port, bind_name="", port_name="port")) as called:
-            async with self._feed(pods, registry) as feed:
+            async with self._feed(pods, state.cluster, registry) as feed:
                 if isinstance(feed, FileFeed):
-                    await _load(feed, state)
+                    await _load(feed)
                 service = MapService(
                     MapState(state),
                     LocalAccess(),
@@ -80,7 +81,7 @@ class LocalMap:
                     waiting_for=feed.waiting_for,
                 )
                 tasks: dict[str, BackgroundTask] = {
-                    "snapshot": partial(feed.follow, state.update_snapshot),
+                    "snapshot": feed.follow,
                     "cache_refresh": state.work_ahead,
                     "map": service.follow,
                     "announcement": partial(self._announce, feed, server.port_of(called)),
@@ -93,25 +94,29 @@ class LocalMap:
         live = self.source.snapshot is None
         state = SchedulerState(
             Reservations(),
+            cluster=Cluster(),
             policy=keeper,
             match=self.match,
             clock=time.monotonic,
             wall=lambda: time.time() if live else _written(state),
             # In a file without a single pod on a node, the pods were left out.
-            complete=lambda snapshot: live or snapshot.pods > 0,
+            complete=lambda settled: live or settled.pods > 0,
         )
         return state
 
     @asynccontextmanager
-    async def _feed(self, pods: PodInformer, registry: CollectorRegistry) -> AsyncIterator[Feed]:
+    async def _feed(
+        self, pods: PodInformer, cluster: Cluster, registry: CollectorRegistry
+    ) -> AsyncIterator[Feed]:
         """Yield the source of snapshots and pods; raise `ClusterError`."""
         if self.source.snapshot is not None:
             path = Path(self.source.snapshot)
-            yield FileFeed(path, every=RELOAD_SECONDS, log=self.log, registry=registry, pods=pods)
+            yield FileFeed(path, cluster, every=RELOAD_SECONDS, log=self.log, registry=registry, pods=pods)
             return
         async with client.connected(self.source.connection) as api:
             yield LiveFeed(
                 api,
+                cluster,
                 watched=live_feed.WITH_PODS,
                 optional=live_feed.OF_SOME,
                 pods=pods,
@@ -135,14 +140,13 @@ class LocalMap:
         self.opened(f"http://localhost:{port}{self.path}")
 
 
-async def _load(feed: FileFeed, state: SchedulerState) -> None:
+async def _load(feed: FileFeed) -> None:
     """Read the file for the first time; raise `BadInput`."""
-    await feed.load(state.update_snapshot)
+    await feed.load()
     if reason := feed.waiting_for():
         raise BadInput([Mistake("--snapshot", f"nothing to show without {reason}")])
 
 
 def _written(state: SchedulerState) -> float:
     """Return the time of the state in a file, in seconds since 1970."""
-    now = time.time()
-    return exporters.newest(state.snapshot, now=now) if state.snapshot else now
+    return exporters.newest(state.cluster, now=time.time())

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from numalign.cache.ranking import Ranks
 from numalign.runtime import tracing
 from numalign.runtime.clock import Sleep
-from numalign.runtime.cooperative import patiently
 from numalign.runtime.in_flight import LARGE
 from numalign.runtime.logs import QuietLog
 from numalign.runtime.metrics import PREFIX, not_answered
@@ -107,17 +106,20 @@ class CallContext:
     def pending_pod(self, pod: Mapping[str, object]) -> PendingPod:
         """Return the pod of a call, and add it to the trace; raise `BadInput` with every mistake in it."""
         pending = self.state.pending_pod(pod)
-        snapshot = self.state.snapshot
         # The caller may have invented it.
-        known = snapshot is not None and pending.namespace in snapshot.namespaces
+        known = pending.namespace in self.state.cluster.namespaces
         answered_for(pending.namespace if known else "")
         add_to_trace(pending.namespace, pending.name)
         return pending
 
     async def ranks(self, names: Sequence[str], pod: PendingPod) -> Ranks:
         """Return the ranks of these nodes for a pod, by their position in the call."""
-        await patiently(self.nodes.work(names, pod))
-        return self.ranker.ranks(self.nodes.batch(names, pod), self.state.labels, opted_out=pod.opted_out)
+
+        def ranks() -> Ranks:
+            batch = self.nodes.batch(names, pod)
+            return self.ranker.ranks(batch, self.state.labels, opted_out=pod.opted_out)
+
+        return await self.nodes.evaluate(ranks)
 
     async def seen(self, pod: PendingPod, body: bytes) -> None:
         """

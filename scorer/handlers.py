@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.model.errors import BadInput
 from numalign.runtime import calls, server
-from numalign.runtime.cooperative import patiently, result_of
+from numalign.runtime.cooperative import result_of
 from numalign.runtime.logs import Log
 from numalign.runtime.server_state import Check, DebugState
 from numalign.scheduling import reasons
@@ -63,7 +63,7 @@ async def _handle(request: web.Request, *, context: CallContext, name: str) -> w
 
 async def _response(body: bytes, context: CallContext, name: str) -> web.Response:
     """Decode, decide, respond; an invalid call gets an error."""
-    if context.state.snapshot is None:
+    if not context.state.cluster.listed:
         error = {"error": "the state of the cluster is not known yet"}
         return web.json_response(error, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
     began = time.perf_counter()
@@ -92,8 +92,7 @@ async def _filter(context: CallContext, body: bytes) -> bytes:
         await context.seen(pod, body)
     beyond = context.state.nodes_over_quota(pod, call.names)
     names = [name for name in call.names if name not in beyond] if beyond else call.names
-    await patiently(context.nodes.work(names, pod))
-    filtered, answered = context.nodes.filtered(names, pod)
+    filtered, answered = await context.nodes.evaluate(partial(context.nodes.filtered, names, pod))
     filtered = await result_of(context.groups.filtered(pod, filtered))
     context.metrics.not_answered.inc(not answered)
     for answer, nodes in zip(ANSWERS, (filtered.fit, filtered.failed, filtered.unresolvable), strict=True):

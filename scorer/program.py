@@ -19,6 +19,7 @@ from numalign.cache.ranking import Ranking
 from numalign.kube import bindings, live_feed
 from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.client import Api
+from numalign.kube.cluster import Cluster
 from numalign.kube.compose import Background, ClusterProgram, SnapshotSource
 from numalign.kube.exporter_metrics import ExporterMetrics
 from numalign.kube.feed import Feed, count_age
@@ -81,23 +82,25 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         """
         rules = _rules(self.settings)
         policy = self.policy()
-        state = self._state(policy)
+        cluster = Cluster()
+        state = self._state(policy, cluster)
         pods = PodInformer(state, state.reader, log=self.log, registry=self.registry)
-        async with self.source(policy, watched=live_feed.WITH_PODS, pods=pods) as source:
+        async with self.source(policy, cluster, watched=live_feed.WITH_PODS, pods=pods) as source:
             replica = self._replica(source.api) if source.api else Replica()
-            await source.load(state.update_snapshot)
+            await source.load()
             return await self._run(state, pods, source, rules, replica=replica, stop=stop)
 
-    def _state(self, policy: PolicyKeeper) -> SchedulerState:
+    def _state(self, policy: PolicyKeeper, cluster: Cluster) -> SchedulerState:
         settings = self.settings
         return SchedulerState(
             Reservations(lag=settings.topology_lag_seconds, kept=settings.reservation_seconds),
+            cluster=cluster,
             policy=policy,
             match=settings.policy_match,
             clock=time.monotonic,
             wall=time.time,
             # In a file without a single pod on a node, the pods were left out.
-            complete=lambda snapshot: snapshot.pods > 0 or not settings.snapshot,
+            complete=lambda settled: settled.pods > 0 or not settings.snapshot,
             follows=not settings.snapshot,
         )
 
@@ -131,7 +134,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         caches = (state.caches, feed.caches, *of_pods)
         self.registry.register(CacheSizes(caches))
         self.registry.register(EvaluatedNodes(state.cache.evaluated))
-        self.registry.register(ExporterMetrics(lambda: state.snapshot, time.time))
+        self.registry.register(ExporterMetrics(state.cluster, time.time))
         lacking = partial(_waiting_for, state, feed)
         warming = Warming(context, lacking, self.log, time.monotonic, self.sleep)
         app = application(
@@ -143,7 +146,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             state=partial(_debug_state, state, feed),
         )
         tasks: dict[str, BackgroundTask] = {
-            "snapshot": partial(feed.follow, state.update_snapshot),
+            "snapshot": feed.follow,
             "reservations": partial(_repeat, partial(self._expire, state)),
             "records": partial(_repeat, Disbelief(reservations, log=self.log).look),
             "predictions": partial(_repeat, predictions.look),
@@ -244,7 +247,7 @@ def _rules(settings: ScorerSettings) -> RankingRules:
 
 def _waiting_for(state: SchedulerState, feed: Feed) -> str | None:
     """Return what readiness is waiting for: a first snapshot, and all pods."""
-    return feed.waiting_for() or (None if state.snapshot else ("the first complete state of the cluster"))
+    return feed.waiting_for() or state.cluster.waiting_for()
 
 
 def _waiting_for_lease(election: LeaderElector) -> str | None:
@@ -254,11 +257,11 @@ def _waiting_for_lease(election: LeaderElector) -> str | None:
 
 
 def _debug_state(state: SchedulerState, feed: Feed) -> Mapping[str, object]:
-    snapshot, age, reservations = state.snapshot, feed.age(), state.reservations
+    age, reservations, unknown = feed.age(), state.reservations, state.cluster.unknown
     return {
         "age": age if math.isfinite(age) else None,
-        "nodes": len(snapshot.nodes) if snapshot else 0,
-        "unknown": list(snapshot.unknown) if snapshot else [],
+        "nodes": len(state.cluster.states) - len(unknown),
+        "unknown": list(unknown),
         "pods": len(state.pods),
         "basis": reservations.count_by_basis(),
         "sources": reservations.count_by_source(reservations.node_names()),

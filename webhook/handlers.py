@@ -17,10 +17,9 @@ from types import MappingProxyType
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from numalign.cache import admission, dra
+from numalign.cache import admission
 from numalign.cache.admission import AdmissionDecision, AdmissionState, shortfalls
 from numalign.cache.pod_question import PodQuestion
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.scheduling import scheduling
@@ -31,15 +30,16 @@ from numalign.kube.late_namespaces import LateNamespaces
 from numalign.model.errors import Mistake
 from numalign.model.node import node_class
 from numalign.runtime import calls, server, tracing
-from numalign.runtime.cooperative import patiently, result_of
+from numalign.runtime.cooperative import computed, result_of
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes, not_answered
 from numalign.runtime.tracing import SpanAttributes
 from numalign.runtime.work_queue import answered_for
 from webhook import changes
 from webhook.avoidance import Avoidance, with_avoidance
+from webhook.known_cluster import KnownCluster
 from webhook.level_metrics import PodsBelow, ReviewsBelow
-from webhook.mutate import PLACERS, UNSTEERED, Mutate, Steering, mutate, mutate_job, needs_survey
+from webhook.mutate import PLACERS, UNSTEERED, Mutate, Steering, mutate, mutate_job
 from webhook.patch import Mode
 from webhook.quota import NewPod, QuotaReview, RecentlyAdmitted, uncounted
 from webhook.refusal_audit import RefusalAudit
@@ -54,7 +54,6 @@ from webhook.review import (
     read,
 )
 from webhook.settings import WebhookSettings
-from webhook.snapshot_holder import SnapshotHolder
 from webhook.subject import JOB, InvalidPod, ReviewedPod, SkipReason, job_template, subject
 from webhook.validate import Decide, refuse_broken, validate
 from webhook.workloads import Workloads, judge, workload
@@ -73,7 +72,7 @@ _BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 
 class ReviewMetrics:
     """The metrics of reviews."""
 
-    def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry, *, named: int) -> None:
+    def __init__(self, known: KnownCluster, registry: CollectorRegistry, *, named: int) -> None:
         counter = partial(Counter, registry=registry)
         self.reviews = counter(f"{PREFIX}reviews", "Reviews, by decision.", ["webhook", "decision"])
         self.handed_over = counter(
@@ -83,7 +82,7 @@ class ReviewMetrics:
         )
         for placer in PLACERS:
             self.handed_over.labels(placer)
-        self.below = ReviewsBelow(holder, registry, most=named)
+        self.below = ReviewsBelow(known, registry, most=named)
         self.bad_calls = counter(
             f"{PREFIX}bad_calls", "Calls that are not a valid review, by status code.", ["webhook", "code"]
         )
@@ -111,7 +110,7 @@ class Context:
     `late_namespaces` is None with a file: a namespace that is not in it does not exist.
     """
 
-    holder: SnapshotHolder
+    known: KnownCluster
     policy: PolicyKeeper
     settings: WebhookSettings
     log: Log
@@ -133,13 +132,13 @@ class Outcome:
     body: bytes
 
 
-Endpoint = Callable[[Context, Review, Snapshot], Awaitable[Outcome]]
+Endpoint = Callable[[Context, Review, EffectivePolicy], Awaitable[Outcome]]
 
 
 def application(  # noqa: PLR0913  its dependencies
     settings: WebhookSettings,
     *,
-    holder: SnapshotHolder,
+    known: KnownCluster,
     policy: PolicyKeeper,
     avoidance: Avoidance,
     log: Log,
@@ -149,23 +148,23 @@ def application(  # noqa: PLR0913  its dependencies
     recent: RecentlyAdmitted | None = None,
 ) -> web.Application:
     """Return the webhook's routes on the common server; denials are written to `audit`, if there is one."""
-    metrics = ReviewMetrics(holder, registry, named=settings.named_namespaces)
+    metrics = ReviewMetrics(known, registry, named=settings.named_namespaces)
     reader = avoidance.reader
     # It is false as long as it is empty.
     recent = RecentlyAdmitted(time.monotonic) if recent is None else recent
     context = Context(
-        *(holder, policy, settings, log, reader, metrics, QuietLog(log), avoidance, audit, late_namespaces),
-        QuotaReview(holder.feed.pod_counts, lambda: holder.unpinned, recent),
+        *(known, policy, settings, log, reader, metrics, QuietLog(log), avoidance, audit, late_namespaces),
+        QuotaReview(known.feed.pod_counts, lambda: known.unpinned, recent),
     )
-    below = PodsBelow(holder, policy, reader, most=settings.named_namespaces)
+    below = PodsBelow(known, policy, reader, most=settings.named_namespaces)
     registry.register(below)
-    registry.register(CacheSizes((holder.caches, reader.caches, avoidance.refusals.caches)))
-    registry.register(EvaluatedNodes(holder.cache.evaluated))
+    registry.register(CacheSizes((known.caches, reader.caches, avoidance.refusals.caches)))
+    registry.register(EvaluatedNodes(known.cache.evaluated))
     app = server.application(
         [web.post(f"/{name}", partial(_handle, context=context, name=name)) for name in _ENDPOINTS],
         log=log,
         registry=registry,
-        checks={"snapshot": holder.waiting_for},
+        checks={"snapshot": known.waiting_for},
         limits=settings.limits,
         state=partial(_state, context) if settings.debug_state else None,
     )
@@ -181,13 +180,14 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
         context.metrics.bad_calls.labels(name, str(int(error.status))).inc()
         context.quiet_log.warning("review.unreadable", webhook=name, errors=error.mistakes)
         return web.json_response({"error": str(error)}, status=error.status)
-    if context.holder.snapshot is None:
+    cluster = context.known.cluster
+    if not cluster.listed:
         return _unavailable("the state of the cluster is not known yet")
     try:
-        snapshot = await _with_namespace(context, context.holder.snapshot, review.namespace)
+        policy = await _policy_for(context, review.namespace)
         # The caller may have invented it.
-        answered_for(review.namespace if review.namespace in snapshot.namespaces else "")
-        outcome = await _ENDPOINTS[name](context, review, snapshot)
+        answered_for(review.namespace if review.namespace in policy.rules else "")
+        outcome = await _ENDPOINTS[name](context, review, policy)
     except ClusterError as error:
         context.quiet_log.warning("namespace.unread", webhook=name, error=str(error))
         return _unavailable(str(error))
@@ -200,7 +200,7 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
     if span := tracing.current():
         span.add(_shown(review, outcome))
     if context.audit and isinstance(outcome.answer, Denied):
-        context.audit.refused(review, name, outcome.answer, nodes=len(snapshot.nodes))
+        context.audit.refused(review, name, outcome.answer, nodes=len(context.known.cache.nodes))
     return web.Response(body=outcome.body, content_type=JSON)
 
 
@@ -211,18 +211,15 @@ def _unavailable(why: str) -> web.Response:
     return web.json_response({"error": why}, status=HTTPStatus.SERVICE_UNAVAILABLE, headers=headers)
 
 
-async def _with_namespace(context: Context, snapshot: Snapshot, name: str) -> Snapshot:
-    """Return the snapshot with a namespace that it may not have yet; raise `ClusterError`."""
-    if name in snapshot.namespaces or context.late_namespaces is None:
-        return snapshot
-    facts = await context.late_namespaces.facts(name)
+async def _policy_for(context: Context, namespace: str) -> EffectivePolicy:
+    """Return the policy for a namespace, which the watch may not have reported yet; raise `ClusterError`."""
+    policy = EffectivePolicy.of(context.known.cluster, context.policy.now)
+    if namespace in policy.rules or context.late_namespaces is None:
+        return policy
+    facts = await context.late_namespaces.facts(namespace)
     if facts is None:
-        return snapshot
-    return replace(
-        snapshot,
-        namespaces={**snapshot.namespaces, name: facts.rules},
-        namespace_labels={**snapshot.namespace_labels, name: facts.labels},
-    )
+        return policy
+    return replace(policy, rules={namespace: facts.rules}, labels={namespace: facts.labels})
 
 
 def _body(request: web.Request) -> bytes:
@@ -232,10 +229,10 @@ def _body(request: web.Request) -> bytes:
     return calls.body(request)
 
 
-async def _mutation(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
+async def _mutation(context: Context, review: Review, policy: EffectivePolicy) -> Outcome:
     # The API server completes pods after all webhooks that change them, and before those that validate.
-    created = partial(subject, server=snapshot.server)
-    pod = _subject(context, review, snapshot, job_template if review.kind == JOB else created)
+    read = job_template if review.kind == JOB else subject
+    pod = _subject(context, review, policy, partial(read, server=context.known.cluster.server))
     if isinstance(pod, ReviewedPod):
         if review.kind == JOB:
             answer = await _steered(context, pod, mutate_job)
@@ -251,28 +248,25 @@ async def _mutation(context: Context, review: Review, snapshot: Snapshot) -> Out
 
 
 async def _steered(context: Context, pod: ReviewedPod, mutate: Mutate) -> Allowed | Patched:
-    """Return what to write into a pod; a patch computed during a cache update is computed again after it."""
-    holder, answer = context.holder, await _steered_by_now(context, pod, mutate)
-    if isinstance(answer, Patched) and holder.updating:
-        async with holder.lock:
-            answer = await _steered_by_now(context, pod, mutate)
+    """Return what to write into a pod; a patch in the middle of a burst of changes waits for the rest."""
+    known, answer = context.known, await _steered_by_now(context, pod, mutate)
+    while isinstance(answer, Patched) and not known.cluster.settled:
+        await known.all_applied()
+        answer = await _steered_by_now(context, pod, mutate)
     return answer
 
 
 async def _steered_by_now(context: Context, pod: ReviewedPod, mutate: Mutate) -> Allowed | Patched:
-    holder, settings = context.holder, context.settings
-    steering = Steering(settings.injection, settings.gates)
-    if needs_survey(pod, steering):
-        await patiently(holder.cache.work_ever(dra.sure(pod.request.question, holder.served)))
-    return mutate(pod, holder.cache, steering, served=holder.served)
+    cache, served = context.known.cache, context.known.cluster.served
+    steering = Steering(context.settings.injection, context.settings.gates)
+    return await computed(cache.pace, partial(mutate, pod, cache, steering, served=served))
 
 
 def _avoiding(context: Context, pod: ReviewedPod, answer: Allowed | Patched) -> Allowed | Patched:
     """Return the response, extended by the nodes to avoid, unless injection is off."""
-    snapshot = context.holder.snapshot
-    if context.settings.injection is Mode.OFF or snapshot is None:
+    if context.settings.injection is Mode.OFF:
         return answer
-    return with_avoidance(answer, pod, context.avoidance.nodes(pod), snapshot.node_labels)
+    return with_avoidance(answer, pod, context.avoidance.nodes(pod), context.known.cluster.node_labels)
 
 
 def _placers(answer: Allowed | Patched | Denied) -> dict[str, str]:
@@ -286,15 +280,15 @@ def _mutated(answer: Allowed | Patched) -> str:
     return UNSTEERED if UNSTEERED in answer.audit else "admitted"
 
 
-async def _validation(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
+async def _validation(context: Context, review: Review, policy: EffectivePolicy) -> Outcome:
     if changes.is_change(review):
-        judged = changes.judge(review, EffectivePolicy.of(snapshot, context.policy.now))
+        judged = changes.judge(review, policy)
         if isinstance(judged, SkipReason):
             return _validated(review, Allowed(), "skipped")
         return _validated(review, judged)
-    pod = _subject(context, review, snapshot)
+    pod = _subject(context, review, policy)
     if pod is SkipReason.SILENT:
-        answer = _within_quota(context, review, snapshot, Allowed())
+        answer = _within_quota(context, review, policy, Allowed())
         return _validated(review, answer, "" if answer != Allowed() else "skipped")
     if isinstance(pod, SkipReason):
         return _validated(review, Allowed(), "skipped")
@@ -302,27 +296,26 @@ async def _validation(context: Context, review: Review, snapshot: Snapshot) -> O
         return _validated(review, refuse_broken(pod), "invalid")
     answer = validate(pod.request, await _decided(context, [pod.request]))
     context.metrics.below.count(pod.request.namespace, shortfalls(pod.request))
-    return _validated(review, _within_quota(context, review, snapshot, answer))
+    return _validated(review, _within_quota(context, review, policy, answer))
 
 
 def _within_quota(
-    context: Context, review: Review, snapshot: Snapshot, answer: Allowed | Denied
+    context: Context, review: Review, policy: EffectivePolicy, answer: Allowed | Denied
 ) -> Allowed | Denied:
     """Return the answer about a pod that may be beyond the quota of its namespace."""
-    policy = context.policy.now
-    limit = EffectivePolicy.of(snapshot, policy).exclusive_cpus(review.namespace)
+    limit, over_quota = policy.exclusive_cpus(review.namespace), policy.policy.over_quota
     if limit is None:
         return answer
     pin = scheduling(review.object).pin
-    if pin and pin.node in context.holder.unpinned:
+    if pin and pin.node in context.known.unpinned:
         return answer
     request = context.reader.request(review.object, most_mistakes=1)
     if (demand := request.demand) is None:
-        return uncounted(review.namespace, limit, request.unreadable, policy.over_quota)
+        return uncounted(review.namespace, limit, request.unreadable, over_quota)
     # Nothing but its request identifies a pod whose name is generated later.
     name = (review.name or Part(review.object)["metadata"]["name"].text())[:LONGEST_NAME] or f"/{review.uid}"
     pod = NewPod((review.namespace, name), demand.exclusive_cpus, limit)
-    return context.quota.limited(pod, answer, policy.over_quota, dry_run=review.dry_run)
+    return context.quota.limited(pod, answer, over_quota, dry_run=review.dry_run)
 
 
 def _validated(review: Review, answer: Allowed | Denied, decision: str = "") -> Outcome:
@@ -348,28 +341,29 @@ async def _decided(context: Context, pods: Iterable[PodQuestion]) -> Decide:
 
 
 async def _decision(context: Context, pod: PodQuestion) -> AdmissionDecision:
-    """Decide about a pod; a denial during a cache update is decided again after it."""
-    holder, decision = context.holder, await _decision_by_now(context, pod)
-    if decision.refusal and decision.state not in admission.BY_ITSELF and holder.updating:
-        async with holder.lock:
-            decision = await _decision_by_now(context, pod)
-    context.metrics.not_answered.inc(not admission.answered(pod, holder.cache, served=holder.served))
+    """Decide about a pod; a denial in the middle of a burst of changes waits for the rest."""
+    known, decide = context.known, partial(_decision_by_now, context, pod)
+    decision, answered = await computed(known.cache.pace, decide)
+    while decision.refusal and decision.state not in admission.BY_ITSELF and not known.cluster.settled:
+        await known.all_applied()
+        decision, answered = await computed(known.cache.pace, decide)
+    context.metrics.not_answered.inc(not answered)
     return decision
 
 
-async def _decision_by_now(context: Context, pod: PodQuestion) -> AdmissionDecision:
-    """Compute what the decision needs, while other requests are answered; then decide."""
-    holder = context.holder
-    await patiently(admission.steps(pod, holder.cache, served=holder.served))
+def _decision_by_now(context: Context, pod: PodQuestion) -> tuple[AdmissionDecision, bool]:
+    """Return the decision, and whether all nodes have answered."""
+    cache, served = context.known.cache, context.known.cluster.served
     may_fit = context.settings.unknown_nodes == "may-fit"
     refusals = context.policy.now.refusals(unknown_may_fit=may_fit)
-    return admission.decide(pod, holder.cache, refusals, now=time.time(), served=holder.served)
+    decision = admission.decide(pod, cache, refusals, now=time.time(), served=served)
+    return decision, admission.answered(pod, cache, served=served)
 
 
-async def _workloads(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
+async def _workloads(context: Context, review: Review, policy: EffectivePolicy) -> Outcome:
     mode = context.settings.workloads
-    steps = workload(review, snapshot, reader=context.reader, policy=context.policy.now)
-    reviewed = await result_of(steps)
+    server = context.known.cluster.server
+    reviewed = await result_of(workload(review, policy, reader=context.reader, server=server))
     if isinstance(reviewed, SkipReason) or mode is Workloads.OFF:
         return _validated(review, Allowed(), "skipped")
     decide = await _decided(context, reviewed.questions(mode))
@@ -378,17 +372,15 @@ async def _workloads(context: Context, review: Review, snapshot: Snapshot) -> Ou
 
 def _state(context: Context) -> dict[str, object]:
     """Return what the webhook knows, for debugging."""
-    holder, snapshot = context.holder, context.holder.snapshot
+    known = context.known
     return {
-        "age_seconds": holder.feed.age(),
+        "age_seconds": known.feed.age(),
         "nodes": {
             node.name: {"class": node_class(node), "label": node.label, "known": node.known}
-            for node in holder.cache.nodes
+            for node in known.cache.nodes
         },
-        "nodes_without_topology": holder.cache.unknown,
-        "namespaces": {name: asdict(rules) for name, rules in snapshot.namespaces.items()}
-        if snapshot
-        else {},
+        "nodes_without_topology": known.cache.unknown,
+        "namespaces": {name: asdict(rules) for name, rules in known.cluster.namespaces.items()},
         "policy": context.policy.now.to_json(),
     }
 
@@ -396,11 +388,11 @@ def _state(context: Context) -> dict[str, object]:
 def _subject(
     context: Context,
     review: Review,
-    snapshot: Snapshot,
+    policy: EffectivePolicy,
     read: Callable[..., ReviewedPod | SkipReason] = subject,
 ) -> ReviewedPod | SkipReason | InvalidPod:
     try:
-        return read(review, snapshot, reader=context.reader, policy=context.policy.now)
+        return read(review, policy, reader=context.reader)
     except InvalidPod as error:
         return error
 

@@ -26,13 +26,14 @@ from numalign.cache.pod_question import PodQuestion
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.files.policy import ClusterPolicy
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_counts import PodCounts
 from numalign.model.intent import NamespaceRules
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.metrics import PREFIX
-from webhook.snapshot_holder import SnapshotHolder
+from webhook.known_cluster import KnownCluster
 
 LOOK_SECONDS = 1.0
 """How often to check whether the rules have changed."""
@@ -71,9 +72,9 @@ class PodsBelow(Collector):
     Of namespaces with a limit of exclusive CPUs, the limit and its use are exported as well.
     """
 
-    def __init__(self, holder: SnapshotHolder, policy: PolicyKeeper, reader: PodReader, *, most: int) -> None:
-        self._holder, self._policy, self._reader, self._most = holder, policy, reader, most
-        self._counted: tuple[EffectivePolicy, PodCounts] | None = None
+    def __init__(self, known: KnownCluster, policy: PolicyKeeper, reader: PodReader, *, most: int) -> None:
+        self._known, self._policy, self._reader, self._most = known, policy, reader, most
+        self._counted: tuple[ClusterPolicy, int, PodCounts] | None = None
         self._levels: Mapping[tuple[str, str], int] = {}
         self._limits: Mapping[str, tuple[str, int]] = {}
 
@@ -88,18 +89,17 @@ class PodsBelow(Collector):
 
     async def update(self) -> None:
         """Count by the rules as they are now, while other requests are answered."""
-        if self._holder.snapshot is None:
+        cluster, counts = self._known.cluster, self._known.feed.pod_counts()
+        basis = self._policy.now, cluster.rules_version, counts
+        if not cluster.listed or self._counted == basis:
             return
-        policy = EffectivePolicy.of(self._holder.snapshot, self._policy.now)
-        counts = self._holder.feed.pod_counts()
-        if self._counted == (policy, counts):
-            return
-        self._counted, levels = (policy, counts), _Levels(self._reader, policy)
+        policy = EffectivePolicy.of(cluster, self._policy.now)
+        self._counted, levels = basis, _Levels(self._reader, policy)
         named, found = frozenset(nsmallest(self._most, policy.rules)), dict[tuple[str, str], int]()
         limits = dict[str, tuple[str, int]]()
 
         def steps() -> Iterator[None]:
-            for namespace in policy.rules:
+            for namespace in tuple(policy.rules):
                 label = namespace if namespace in named else UNNAMED
                 found.update(((label, level), 0) for level in levels.set_for(namespace))
                 if (limit := policy.exclusive_cpus(namespace)) is not None:
@@ -117,7 +117,7 @@ class PodsBelow(Collector):
             "Running pods below a level of their namespace.",
             labels=["namespace", "level"],
         )
-        pods = self._holder.feed.pod_counts()
+        pods = self._known.feed.pod_counts()
         counts = collections.Counter(self._levels)
         for (namespace, level), count in pods.sums.items():
             counts[namespace if (namespace, level) in self._levels else UNNAMED, level] += count
@@ -134,7 +134,7 @@ class PodsBelow(Collector):
     def _cpus(self, pods: PodCounts) -> Iterator[GaugeMetricFamily]:
         used, requested, limits = (collections.Counter[str]() for _ in range(3))
         for namespace, (label, limit) in self._limits.items():
-            found = pods.exclusive_cpus(namespace, unpinned=self._holder.unpinned)
+            found = pods.exclusive_cpus(namespace, unpinned=self._known.unpinned)
             used[label] += found.used
             requested[label] += sum(found)
             limits[label] += limit
@@ -162,8 +162,8 @@ class PodsBelow(Collector):
 class ReviewsBelow(Collector):
     """Counts the reviewed pods below a level, by namespace; the first `most` namespaces are named."""
 
-    def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry, *, most: int) -> None:
-        self._holder, self._most = holder, most
+    def __init__(self, known: KnownCluster, registry: CollectorRegistry, *, most: int) -> None:
+        self._known, self._most = known, most
         self._named: set[str] = set()
         self._counter = Counter(
             f"{PREFIX}reviews_below",
@@ -200,4 +200,4 @@ class ReviewsBelow(Collector):
                 self._counter.remove(gone, level)
 
     def _namespaces(self) -> Mapping[str, NamespaceRules]:
-        return self._holder.snapshot.namespaces if self._holder.snapshot else {}
+        return self._known.cluster.namespaces

@@ -1,5 +1,5 @@
 """
-The webhook: a server that answers reviews from the last snapshot of a cluster or a file.
+The webhook: a server that answers reviews from what is known of a cluster or a file.
 
 With an API server it also reads the certificate that all replicas share. It writes nothing to the cluster:
 only the controller does.
@@ -18,6 +18,7 @@ from aiohttp import web
 from certs.reader import SharedCertificate, start_pair
 from numalign.kube import live_feed
 from numalign.kube.client import Api
+from numalign.kube.cluster import Cluster
 from numalign.kube.compose import ClusterProgram, SnapshotSource
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.kinds import Object
@@ -31,10 +32,10 @@ from numalign.runtime.server_state import SERVER_STATE
 from numalign.scheduling.recent_refusals import RecentRefusals
 from webhook.avoidance import Avoidance
 from webhook.handlers import PODS_BELOW, application
+from webhook.known_cluster import KnownCluster
 from webhook.quota import RecentlyAdmitted
 from webhook.refusal_audit import RefusalAudit, audit_lines
 from webhook.settings import WebhookSettings
-from webhook.snapshot_holder import SnapshotHolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +53,21 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
         policy, reader = self.policy(), PodReader(self.settings.policy_match)
         avoidance = Avoidance(RecentRefusals(clock=time.monotonic, wall=time.time), reader)
         watched = live_feed.WITH_PODS if self.settings.count_pods else live_feed.STATIC
-        recent = RecentlyAdmitted(time.monotonic)
+        recent, cluster = RecentlyAdmitted(time.monotonic), Cluster()
 
         def see(pod: Object, *, counted: bool) -> None:
             avoidance.update_pod(pod, counted=counted)
             recent.forget((pod["metadata"].get("namespace", ""), pod["metadata"]["name"]))
 
-        async with self.source(policy, watched=watched, reader=reader, see=see) as source:
-            holder = SnapshotHolder(source.feed, log=self.log, registry=self.registry, settled=self.settled)
-            await source.load(holder.take)
+        async with self.source(policy, cluster, watched=watched, reader=reader, see=see) as source:
+            known = KnownCluster(
+                cluster, source.feed, log=self.log, registry=self.registry, settled=self.settled
+            )
+            await source.load()
             with _folder() if source.api else nullcontext() as folder, self._audit() as audit:
                 app = application(
                     self.settings,
-                    holder=holder,
+                    known=known,
                     policy=policy,
                     avoidance=avoidance,
                     log=self.log,
@@ -73,7 +76,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
                     late_namespaces=LateNamespaces(source.api, time.monotonic) if source.api else None,
                     recent=recent,
                 )
-                return await self._run(app, holder, source, folder, stop)
+                return await self._run(app, source, folder, stop)
 
     @contextmanager
     def _audit(self) -> Iterator[RefusalAudit | None]:
@@ -89,13 +92,12 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
     async def _run(
         self,
         app: web.Application,
-        holder: SnapshotHolder,
         source: SnapshotSource,
         folder: Path | None,
         stop: Stop,
     ) -> int:
         settings = self.settings
-        tasks = {"snapshot": holder.follow, "levels": app[PODS_BELOW].follow, **source.tasks}
+        tasks = {"snapshot": source.feed.follow, "levels": app[PODS_BELOW].follow, **source.tasks}
         if source.api and folder and settings.tls_secret:
             certificate = self._certificate(source.api, settings.tls_secret, folder, app)
             tasks["certificates"] = certificate.run

@@ -9,6 +9,7 @@ time is not known, so together they may admit the limit once each. Only who bind
 
 from collections import Counter
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -84,7 +85,7 @@ class QuotaReview:
     """
 
     pods: Callable[[], PodCounts]
-    unpinned: Callable[[], frozenset[str]]
+    unpinned: Callable[[], AbstractSet[str]]
     recent: RecentlyAdmitted
 
     def limited(

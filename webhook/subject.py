@@ -10,12 +10,10 @@ from enum import StrEnum
 from typing import Any
 
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import inner
 from numalign.kube.decode.pod_reader import UNASKED, PodReader
 from numalign.kube.decode.pod_request import runtime_class
 from numalign.kube.effective_policy import EffectivePolicy
-from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.errors import BadInput
 from webhook.review import AdmissionOperation, GroupVersionKind, Review
 
@@ -47,12 +45,7 @@ class ReviewedPod:
 
 
 def subject(
-    review: Review,
-    snapshot: Snapshot,
-    *,
-    reader: PodReader,
-    policy: ClusterPolicy = NO_POLICY,
-    server: int | None = None,
+    review: Review, policy: EffectivePolicy, *, reader: PodReader, server: int | None = None
 ) -> ReviewedPod | SkipReason:
     """
     Read the pod under review; raise `InvalidPod` with every mistake in its requests.
@@ -63,11 +56,11 @@ def subject(
         return SkipReason.KIND
     if review.operation is not AdmissionOperation.CREATE or review.sub_resource:
         return SkipReason.OPERATION
-    return read(review.object, review, EffectivePolicy.of(snapshot, policy), reader, server)
+    return read(review.object, review, policy, reader, server)
 
 
 def job_template(
-    review: Review, snapshot: Snapshot, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
+    review: Review, policy: EffectivePolicy, *, reader: PodReader, server: int | None = None
 ) -> ReviewedPod | SkipReason:
     """Read the pod template of the Job under review; raise `InvalidPod` as `subject` does."""
     template = inner(inner(review.object, "spec"), "template")
@@ -75,7 +68,7 @@ def job_template(
         return SkipReason.KIND
     if review.operation is not AdmissionOperation.CREATE or review.sub_resource:
         return SkipReason.OPERATION
-    return read(template, review, EffectivePolicy.of(snapshot, policy), reader, snapshot.server)
+    return read(template, review, policy, reader, server)
 
 
 def exempt(pod: object, review: Review, policy: EffectivePolicy) -> str | None:

@@ -18,14 +18,13 @@ from numalign.cache.admission import BY_ITSELF, AdmissionDecision
 from numalign.cache.pod_question import PodQuestion
 from numalign.cache.question import Question
 from numalign.decision import wording
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import pods, templates
 from numalign.kube.decode.excess import crowded
 from numalign.kube.decode.parts import Part, group, inner
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.templates import GroupKind, TemplateLocation, TemplateScan
 from numalign.kube.effective_policy import EffectivePolicy
-from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
+from numalign.kube.files.policy import ClusterPolicy
 from numalign.model.constraints import ANYWHERE
 from numalign.model.errors import MOST_MISTAKES, Mistake
 from numalign.model.resources import CPU, MEMORY
@@ -91,7 +90,7 @@ class Workload:
 
 
 def workload(
-    review: Review, snapshot: Snapshot, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
+    review: Review, policy: EffectivePolicy, *, reader: PodReader, server: int
 ) -> Steps[Workload | SkipReason]:
     """
     Read the workload under review, one template per step, or return why it is skipped.
@@ -99,23 +98,22 @@ def workload(
     Of an update, only the templates that it changes count.
     """
     group_kind = (review.kind.group, review.kind.kind)
-    effective = EffectivePolicy.of(snapshot, policy)
-    if reason := _skipped(review, group_kind, effective):
+    if reason := _skipped(review, group_kind, policy):
         return reason
-    scan = templates.scan(review.object, group_kind, extra=policy.templates)
-    before = templates.scan(review.old, group_kind, extra=policy.templates)
+    scan = templates.scan(review.object, group_kind, extra=policy.policy.templates)
+    before = templates.scan(review.old, group_kind, extra=policy.policy.templates)
     # Comparing the values themselves would take a comparison of each pair, and each may be long.
     old = set(filter(None, map(_written, before.places)))
     changed = [place for place in scan.places if _written(place) not in old]
     if before.places and not (changed or scan.mistakes or scan.misplaced != before.misplaced):
         return SkipReason.UNCHANGED
-    places = tuple(place for place in changed if not exempt(place.raw, review, effective))
+    places = tuple(place for place in changed if not exempt(place.raw, review, policy))
     if changed and not places:
         return SkipReason.EXEMPT
     scan = replace(scan, places=places)
-    reading = partial(_read, review=review, policy=effective, reader=reader, server=snapshot.server)
-    reviewed = yield from _workload(review, scan, before.places, effective, reading)
-    paths = templates.paths_of(group_kind, extra=policy.templates)
+    reading = partial(_read, review=review, policy=policy, reader=reader, server=server)
+    reviewed = yield from _workload(review, scan, before.places, policy, reading)
+    paths = templates.paths_of(group_kind, extra=policy.policy.templates)
     return reviewed or (SkipReason.SILENT if paths or scan.places else SkipReason.KIND)
 
 

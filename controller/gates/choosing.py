@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, compress, islice, zip_longest
 
 from controller.gates.pin import HOSTNAME_LABEL, PinTarget
 from controller.held import HeldPlaces
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Prediction
-from numalign.runtime.cooperative import TimeSlice, patiently
+from numalign.runtime.cooperative import TimeSlice
 from numalign.scheduling import reasons
 from numalign.scheduling.node_answers import NodeAnswer, NodeAnswers
 from numalign.scheduling.node_fit import NodeFit
@@ -96,13 +97,13 @@ class Chooser:
         known, time_slice = tuple(self.state.node_names()), TimeSlice()
         beyond = self.state.nodes_over_quota(pending, known)
         names = tuple(name for name in known if name not in beyond) if beyond else known
-        await patiently(self.nodes.work(names, pending))
         kept_away = self.nodes.not_eligible(names, pending)
         await time_slice.share()
         eligible = [name for name in names if name not in kept_away]
-        filtered, _ = self.nodes.filtered(eligible, pending)
-        await time_slice.share()
-        ranked = _Ranked.of(self, eligible, frozenset(filtered.fit), pending)
+        filtered, _ = await self.nodes.evaluate(partial(self.nodes.filtered, eligible, pending))
+        ranked = await self.nodes.evaluate(
+            partial(_Ranked.of, self, eligible, frozenset(filtered.fit), pending)
+        )
         await time_slice.share()
         refused = frozenset(self.refusing(pod, pending))
         wanted = len(filtered.fit) if spread else AT_HAND + len(refused)

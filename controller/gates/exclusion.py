@@ -11,17 +11,17 @@ known of it.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
 from controller.gates.choosing import Refusing
 from controller.gates.pin import HOSTNAME_LABEL
 from numalign.cache import Question
 from numalign.decision.evaluate import NO_INTENT
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.pod_informer import PodInfo
 from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requirement
 from numalign.model.intent import NODE_LABEL
 from numalign.model.node import is_labelled, node_label
-from numalign.runtime.cooperative import TimeSlice, patiently
+from numalign.runtime.cooperative import TimeSlice
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.node_fit import NodeFit
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
@@ -92,8 +92,8 @@ class Exclusion:
     refusing: Refusing
     bound_fit: NodeFit = field(init=False)
     _found: dict[_Template, Excluded | KeepGate] = field(init=False, default_factory=dict)
-    _found_in: Snapshot | None = field(init=False, default=None)
     _changes: int = field(init=False, default=0)
+    _found_in: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.bound_fit = NodeFit(self.state, lambda pod: not pod.reserved)
@@ -109,15 +109,15 @@ class Exclusion:
 
         It takes many steps, and other tasks run in between.
         """
-        if self._found_in is not self.state.snapshot:
-            self._found_in = self.state.snapshot
+        if self._found_in != self.state.cluster.version:
+            self._found_in = self.state.cluster.version
             self._forget()
         refused = frozenset(self.refusing(pod, pending))
         template, changes = (pending.question, pending.constraints, refused, terms), self._changes
         if known := self._found.get(template):
             return known
         found = await self._find(pending, refused, terms=terms)
-        unchanged = changes == self._changes and self._found_in is self.state.snapshot
+        unchanged = changes == self._changes and self._found_in == self.state.cluster.version
         if unchanged and len(self._found) < REMEMBERED:
             self._found[template] = found
         return found
@@ -126,11 +126,10 @@ class Exclusion:
         names, time_slice = tuple(self.state.node_names()), TimeSlice()
         # The intent of a pod does not matter to a kubelet, nor to a scheduler that knows nothing of zones.
         anyhow = replace(pending, question=replace(pending.question, intent=NO_INTENT))
-        await patiently(self.nodes.work(names, anyhow))
         kept_away = self.nodes.not_eligible(names, pending)
         await time_slice.share()
         eligible = [name for name in names if not (name in kept_away and kept_away[name].lasting)]
-        filtered, _ = self.nodes.filtered(eligible, anyhow)
+        filtered, _ = await self.nodes.evaluate(partial(self.nodes.filtered, eligible, anyhow))
         rejecting = filtered.failed.keys() | filtered.unresolvable.keys() | refused
         unwanted = dict.fromkeys(name for name in eligible if name in rejecting)
         # No autoscaler adds a node that a pod names.

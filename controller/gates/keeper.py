@@ -213,7 +213,7 @@ class GateKeeper:
 
     def _may_pin(self) -> bool:
         """Return whether the nodes are known, and the writes of the last leader are complete."""
-        return self._leads_for() >= HANDOVER_SECONDS and self.state.snapshot is not None
+        return self._leads_for() >= HANDOVER_SECONDS and self.state.cluster.listed
 
     async def _pass(self) -> None:
         misses, due = _Misses(self.queue.lacking()), self._due()
@@ -466,7 +466,7 @@ class GateKeeper:
     def _why_ungated(self, gated: GatedPod) -> str:
         """Return why nothing is reserved for a pod; empty if something may be."""
         namespace = gated.pod.namespace
-        known = self.state.snapshot and self.state.knows(namespace)
+        known = self.state.cluster.listed and self.state.knows(namespace)
         settled = known and gated.is_overdue(SETTLE_SECONDS, now=self.clock())
         if settled and not self.state.is_gated(namespace):
             return f"namespace {namespace} does not use gates (label {GATE}), so nothing is reserved for it"
@@ -489,7 +489,7 @@ class GateKeeper:
 
         A pod that only waits for its turn gets more time: without a pin, a kubelet may reject it.
         """
-        waits = TURN_PATIENCES if gated.room and self.state.snapshot else 1.0
+        waits = TURN_PATIENCES if gated.room and self.state.cluster.listed else 1.0
         return bool(self.patience) and gated.is_overdue(self.patience * waits, now=self.clock())
 
     def _too_late(self, gated: GatedPod) -> str:
@@ -538,7 +538,7 @@ class GateKeeper:
         """Return which nodes to exclude, none if that cannot be found out, or why the gate stays or not."""
         try:
             read = self._parsed(gated, raw)
-            if isinstance(read, ReadPod) and self.state.snapshot is not None:
+            if isinstance(read, ReadPod) and self.state.cluster.listed:
                 return await self.exclusion.of(gated.pod, read.wanted.pending, terms=term_count(raw))
         except Exception as error:  # noqa: BLE001  no error of ours may keep a gate
             self._failed(gated, error)

@@ -144,7 +144,7 @@ class Healer:
             return
         await self.alignments.judge()
         self.moves.follow()
-        if self.clock() - self._led_since < HANDOVER_SECONDS or self.state.snapshot is None:
+        if self.clock() - self._led_since < HANDOVER_SECONDS or not self.state.cluster.listed:
             return
         await self._begin()
 
@@ -164,11 +164,7 @@ class Healer:
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield all misaligned pods in namespaces with healing, one of each namespace in turn."""
-        policy = (
-            EffectivePolicy.of(snapshot, self.state.policy.now) if (snapshot := self.state.snapshot) else None
-        )
-        if policy is None:
-            return
+        policy = EffectivePolicy.of(self.state.cluster, self.state.policy.now)
         by_namespace: dict[str, list[PodAlignment]] = {}
         for entry in sorted(self.alignments.misaligned(), key=_oldest):
             if policy.rules_for(entry.pod.namespace).heal is Heal.RUNNING:
@@ -358,7 +354,7 @@ class Healer:
         if why_not not in (NO_GATES, NOT_GATED) or pod.namespace in self._ungated:
             return
         # A namespace that was deleted and created again is reported again.
-        namespaces = self.state.snapshot.namespaces if self.state.snapshot else {}
+        namespaces = self.state.cluster.namespaces
         self._ungated = {name for name in self._ungated if name in namespaces} | {pod.namespace}
         self.log.warning("healing.ungated", namespace=pod.namespace, reason=f"waiting for {why_not}")
         self._event(pod, Type.WARNING, EVENT, f"misaligned, and not evicted yet: waiting for {why_not}")

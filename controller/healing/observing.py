@@ -8,9 +8,8 @@ from types import MappingProxyType
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from numalign.kube.files.policy import ClusterPolicy
+from numalign.kube.cluster import Change, NamespaceChanged
 from numalign.kube.pod_informer import PodInfo
-from numalign.model.intent import NamespaceRules
 from numalign.runtime.cooperative import TimeSlice
 from numalign.runtime.metrics import PREFIX
 from numalign.scheduling.pod_alignments import PodAlignment, pod_alignments
@@ -31,8 +30,17 @@ class RunningPodAlignments(Collector):
         self._misaligned = Counter[str]()
         self._changed: set[str] = set()
         self._by_node: dict[str, Mapping[str, PodAlignment]] = {}
-        self._judged_by: tuple[Mapping[str, NamespaceRules], ClusterPolicy] | None = None
+        self._rules_changed = True
         state.reservations.on_change(self._changed.add)
+        state.policy.on_change(self._note_rules)
+        state.cluster.listen(self._take)
+
+    def _take(self, change: Change) -> None:
+        if isinstance(change, NamespaceChanged):
+            self._note_rules()
+
+    def _note_rules(self) -> None:
+        self._rules_changed = True
 
     def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
         """Handle a pod that was added or changed: its intent may have changed."""
@@ -54,12 +62,10 @@ class RunningPodAlignments(Collector):
                 self._by_node.pop(name, None)
 
     def _due(self) -> set[str]:
-        snapshot = self._state.snapshot
-        if snapshot is None:
+        if not self._state.cluster.listed:
             return set()
-        rules = snapshot.namespaces, self._state.policy.now
-        before, self._judged_by = self._judged_by, rules
-        if before is None or before[0] != rules[0] or before[1] is not rules[1]:
+        if self._rules_changed:
+            self._rules_changed = False
             self._changed.update(self._state.reservations.node_names())
         return {*self._changed}
 
@@ -85,7 +91,7 @@ class RunningPodAlignments(Collector):
         )
         # Counters keep names that have become zero.
         self._misaligned = +self._misaligned
-        namespaces = self._state.snapshot.namespaces if self._state.snapshot else {}
+        namespaces = self._state.cluster.namespaces
         named = frozenset(nsmallest(self._named, self._misaligned.keys() & namespaces.keys()))
         counts = Counter[str]()
         for namespace, count in self._misaligned.items():

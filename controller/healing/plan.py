@@ -21,7 +21,7 @@ from controller.healing.replacements import BetterPlaces
 from controller.held import HeldPlaces
 from numalign.decision.alignment import why
 from numalign.kube.client import Query
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.errors import Unconfigured
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.kinds import Object
@@ -61,18 +61,18 @@ class HealingRules:
 
 
 async def plan(
-    snapshot: Snapshot, stored: Mapping[str, Object], rules: HealingRules, *, now: float
+    cluster: Cluster, stored: Mapping[str, Object], rules: HealingRules, *, now: float
 ) -> tuple[str, ...]:
     """Return a line for each misaligned pod in a namespace with healing; `stored` has all pods by UID."""
     log = logs.to(io.StringIO(), level="error", form="text")
     state = SchedulerState(
         Reservations(kept=_FOREVER),
+        cluster=cluster,
         policy=rules.policy,
         match=rules.match,
         clock=lambda: now,
         wall=lambda: now,
     )
-    await state.update_snapshot(snapshot)
     informer = PodInformer(state, state.reader, log=log, registry=CollectorRegistry())
     for raw in stored.values():
         informer.put(raw)

@@ -6,8 +6,9 @@ gate of the pod was lifted. A node is better if the rules predict that the repla
 aligned there now, without waiting for other pods; a kubelet that only does its best effort is not enough.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -19,7 +20,7 @@ from numalign.ledger.model import Prediction
 from numalign.model.constraints import NAME_FIELD, Operator
 from numalign.model.demand import Demand
 from numalign.model.intent import NODE_LABEL, PINNED_AT
-from numalign.runtime.cooperative import TimeSlice, patiently
+from numalign.runtime.cooperative import TimeSlice
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.ranking import Ranker
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
@@ -93,11 +94,11 @@ class BetterPlaces:
         This takes many steps, and other tasks run in between: the caller predicts the result once more.
         """
         names = tuple(name for name in self.state.node_names() if name != other_than)
-        await patiently(self.nodes.work(names, pending))
         kept_away = self.nodes.not_eligible(names, pending)
         eligible = [name for name in names if name not in kept_away]
+        in_order = await self.nodes.evaluate(partial(self._in_order, eligible, pending))
         time_slice, evaluated = TimeSlice(), 0
-        for name in self._in_order(eligible, pending):
+        for name in in_order:
             await time_slice.share()
             if not self.fits(name, pending.demand):
                 continue
@@ -108,13 +109,13 @@ class BetterPlaces:
                 return None
         return None
 
-    def _in_order(self, names: list[str], pending: PendingPod) -> Iterator[str]:
+    def _in_order(self, names: Sequence[str], pending: PendingPod) -> Sequence[str]:
         batch = self.nodes.batch(names, pending)
         filtered, _ = self.nodes.filtered(names, pending)
         ranks = self.ranker.ranks(batch, self.state.labels, opted_out=pending.opted_out)
         fit = frozenset(filtered.fit)
         promising = frozenset(compress(names, ranks.aligned.tolist()))
-        return (names[at] for at in ranks.order(names) if names[at] in fit and names[at] in promising)
+        return [names[at] for at in ranks.order(names) if names[at] in fit and names[at] in promising]
 
     def prediction(self, name: str, pending: PendingPod) -> Prediction | None:
         """Return the prediction for the pod on a node now; None unless it is aligned without waiting."""

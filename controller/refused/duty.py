@@ -6,7 +6,6 @@ from controller.refused.removal import Removal, removals
 from controller.refused.remover import Remover
 from controller.refused.reporter import RefusalReporter, WatchedRefusals
 from controller.refused.watch import exempt
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.compose import Background
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.pod_informer import PodInfo
@@ -70,8 +69,8 @@ class RefusedPods:
 
 
 def _policy(placing: Placing) -> EffectivePolicy:
-    """Return the current policy; before there is a snapshot no namespace has rules."""
-    return EffectivePolicy.of(placing.state.snapshot or Snapshot(), placing.policy.now)
+    """Return the current policy; before the cluster is known no namespace has rules."""
+    return EffectivePolicy.of(placing.state.cluster, placing.policy.now)
 
 
 def heals(policy: EffectivePolicy, namespace: str) -> bool:
@@ -85,7 +84,7 @@ def refused_pod_tasks(placing: Placing) -> Background:
     """Report rejected pods, and delete them if that is enabled."""
     reporter = RefusalReporter(
         exempt=lambda pod: exempt(_policy(placing), pod),
-        leading=lambda: placing.state.snapshot is not None and placing.leading(),
+        leading=lambda: placing.state.cluster.listed and placing.leading(),
         publish=placing.publish,
         log=placing.log,
         registry=placing.registry,

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from controller.refused.reporter import RefusalReporter
 from controller.settings import ControllerSettings
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.events import Event
 from numalign.kube.files.policy_keeper import PolicyKeeper
@@ -35,6 +35,7 @@ class FailedPodWatch:
     def __init__(  # noqa: PLR0913  its dependencies
         self,
         settings: ControllerSettings,
+        cluster: Cluster,
         *,
         leading: Callable[[], bool],
         publish: Callable[[Event], None],
@@ -45,12 +46,12 @@ class FailedPodWatch:
     ) -> None:
         self._settings = settings
         self._policy = PolicyKeeper(settings.policy, log=log, registry=registry)
-        self._snapshot: Snapshot | None = None
+        self._cluster = cluster
         self._uids: dict[Key, str] = {}
         self._listed = False
         self._reporter = RefusalReporter(
             exempt=self._exempt,
-            leading=lambda: self._snapshot is not None and leading(),
+            leading=lambda: cluster.listed and leading(),
             publish=publish,
             log=log,
             registry=registry,
@@ -69,10 +70,6 @@ class FailedPodWatch:
         if settings.policy and settings.policy_reload_seconds:
             tasks["policy"] = partial(self._policy.follow, every=settings.policy_reload_seconds)
         return tasks
-
-    async def take(self, snapshot: Snapshot) -> None:
-        """Use the current namespaces."""
-        self._snapshot = snapshot
 
     def put(self, raw: Object) -> None:
         """Handle a failed pod, given as a v1 Pod."""
@@ -97,7 +94,7 @@ class FailedPodWatch:
             del self._uids[key]
 
     def _exempt(self, rejected: RejectedPod) -> bool:
-        return exempt(EffectivePolicy.of(self._snapshot or Snapshot(), self._policy.now), rejected)
+        return exempt(EffectivePolicy.of(self._cluster, self._policy.now), rejected)
 
 
 def exempt(policy: EffectivePolicy, rejected: RejectedPod) -> bool:

@@ -1,8 +1,8 @@
 """
 What to report now, of the pods of each namespace and of the nodes.
 
-Only the leader evaluates it, now and then and in slices. Admission is decided with a separate cache, which is
-updated when a snapshot comes.
+Only the leader evaluates it, now and then and in slices. Admission is decided with a separate cache, which
+gathers changes until then.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from controller.healing.observing import RunningPodAlignments
 from controller.reports import policy_report
@@ -18,10 +19,11 @@ from numalign.cache import ClusterCache, admission
 from numalign.cache.admission import AdmissionDecision
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube import exporters
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.admission_caches import GatheredCache
+from numalign.kube.cluster import NodeState
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.lru import Caches
-from numalign.runtime.cooperative import TimeSlice, patiently
+from numalign.runtime.cooperative import TimeSlice, computed
 from numalign.scheduling.running_pods import RuleOutcome, RunningPod, RunningPodJudge, runs
 from numalign.scheduling.scheduler_state import SchedulerState
 
@@ -34,11 +36,11 @@ class OffenderReports:
     unknown_may_fit: bool
     wall: Callable[[], float] = time.time
     alignments: RunningPodAlignments = field(init=False)
-    cache: ClusterCache = field(init=False, default_factory=ClusterCache)
-    _seen: Snapshot | None = field(init=False, default=None)
+    cache: GatheredCache = field(init=False)
 
     def __post_init__(self) -> None:
         self.alignments = RunningPodAlignments(self.state)
+        self.cache = GatheredCache(self.state.cluster)
 
     def caches(self) -> Caches:
         """Return the caches of admission, under separate names."""
@@ -50,55 +52,46 @@ class OffenderReports:
 
         Empty reports are left out.
         """
-        snapshot = self.state.snapshot
-        if snapshot is None:
+        if not self.state.cluster.listed:
             return None
-        if snapshot is not self._seen:
-            await patiently(
-                self.cache.update(
-                    snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out, snapshot.pools
-                )
-            )
-            self._seen = snapshot
+        cache = await self.cache.current()
         await self.alignments.judge()
-        pods, nodes = await self._pods(snapshot), self._nodes(snapshot)
+        pods, nodes = await self._pods(cache), self._nodes()
         return await asyncio.to_thread(_reports, pods, nodes)
 
-    async def _pods(self, snapshot: Snapshot) -> Mapping[str, list[RunningPod]]:
+    async def _pods(self, cache: ClusterCache) -> Mapping[str, list[RunningPod]]:
         """Return the evaluated running pods, by namespace."""
-        judge, judged = self._judge(snapshot), defaultdict[str, list[RunningPod]](list)
+        judge, judged = self._judge(cache), defaultdict[str, list[RunningPod]](list)
         time_slice = TimeSlice()
         for uid in tuple(self.state.pods):
             await time_slice.share()
             pod = self.state.pods.get(uid)
             if pod is None or not runs(pod):
                 continue
-            reading = judge.reading(pod) if judge.is_new(pod) else None
-            if isinstance(reading, PodQuestion):
-                await patiently(admission.steps(reading, self.cache, served=snapshot.served))
             entry = self.alignments.get(uid)
-            judged[pod.namespace].append(judge.judge(pod, entry.alignment if entry else None))
+            alignment = entry.alignment if entry else None
+            judged[pod.namespace].append(await computed(cache.pace, partial(judge.judge, pod, alignment)))
         return judged
 
-    def _judge(self, snapshot: Snapshot) -> RunningPodJudge:
-        policy, now = self.state.policy.now, self.wall()
+    def _judge(self, cache: ClusterCache) -> RunningPodJudge:
+        cluster, policy, now = self.state.cluster, self.state.policy.now, self.wall()
         refusals = policy.refusals(unknown_may_fit=self.unknown_may_fit)
 
         def decide(pod: PodQuestion) -> AdmissionDecision:
-            return admission.decide(pod, self.cache, refusals, now=now, served=snapshot.served, runs=True)
+            return admission.decide(pod, cache, refusals, now=now, served=cluster.served, runs=True)
 
-        return RunningPodJudge(self.state.reader, EffectivePolicy.of(snapshot, policy), decide)
+        return RunningPodJudge(self.state.reader, EffectivePolicy.of(cluster, policy), decide)
 
-    def _nodes(self, snapshot: Snapshot) -> Mapping[str, RuleOutcome]:
+    def _nodes(self) -> Mapping[str, RuleOutcome]:
         """Return the state of each node's topology."""
-        now = self.wall()
-        reported = {
-            node.name: RuleOutcome.FAIL
-            if exporters.of_node(snapshot, node.name, now=now).stale
-            else RuleOutcome.PASS
-            for node in snapshot.nodes
-        }
-        return {**reported, **dict.fromkeys(snapshot.unknown, RuleOutcome.WARN)}
+        cluster, now = self.state.cluster, self.wall()
+
+        def outcome(name: str, state: NodeState) -> RuleOutcome:
+            if state.node is None:
+                return RuleOutcome.WARN
+            return RuleOutcome.FAIL if exporters.of_node(cluster, name, now=now).stale else RuleOutcome.PASS
+
+        return {name: outcome(name, state) for name, state in sorted(cluster.states.items())}
 
 
 def _reports(

@@ -101,9 +101,9 @@ class OwnerEvents:
 
     async def turn(self) -> None:
         """Process as many owners as a second allows, if this replica leads and the namespaces are known."""
-        if not self.leading() or self.state.snapshot is None:
+        if not self.leading() or not self.state.cluster.listed:
             return
-        policy = EffectivePolicy.of(self.state.snapshot, self.state.policy.now)
+        policy = EffectivePolicy.of(self.state.cluster, self.state.policy.now)
         event_count = 0
         while self._waiting and event_count < PER_TURN:
             owner, uid = self._waiting.take()

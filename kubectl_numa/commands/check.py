@@ -127,12 +127,12 @@ def _check_running(
 
 
 def _require_nodes(cluster: ClusterView) -> None:
-    if not cluster.snapshot.shapes and not cluster.snapshot.unknown:
+    if not cluster.cluster.shapes and not cluster.cluster.unknown:
         raise Trouble("the cluster has no nodes and no known node shapes, so nothing can be checked")
 
 
 def _show(writer: TextWriter, results: list[Checked], cluster: ClusterView) -> None:
-    nodes = len(cluster.snapshot.nodes)
+    nodes = len(cluster.cluster.nodes)
     for checked in results:
         style = _STYLES[checked.result]
         writer.line(checked.result, checked.line(nodes), indent=_INDENT, label_style=style)

@@ -173,9 +173,9 @@ def _not_one(where: str, pods: list[Manifest]) -> str:
 
 
 def _known(name: str, view: ClusterView) -> str:
-    if name in {node.name for node in view.snapshot.nodes}:
+    if name in {node.name for node in view.cluster.nodes}:
         return name
-    hidden = "publishes no topology" if name in view.snapshot.unknown else "is not in this cluster"
+    hidden = "publishes no topology" if name in view.cluster.unknown else "is not in this cluster"
     raise Trouble(f'node "{name}" {hidden}: `kubectl numa nodes` lists the nodes that can be evaluated')
 
 

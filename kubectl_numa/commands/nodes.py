@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 import click
@@ -14,10 +13,10 @@ from kubectl_numa.lines import TextWriter, some
 from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.moving import PlacedPods
 from kubectl_numa.nodegroups import SeenNode
+from kubectl_numa.nodemap import ListedNodes
 from kubectl_numa.notices import notify, waiting
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.kube import name_completion
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.command_line import Trouble
 from numalign.kube.resource_types import NODE
 from numalign.kube.selectors import EVERYTHING, LabelSelector
@@ -72,50 +71,51 @@ def nodes(  # noqa: PLR0913 - one keyword for each option
     """
     objects = source.documents(with_pods=with_pods)
     view = source.view(webhook, objects=objects)
-    if not view.snapshot.nodes and not view.snapshot.unknown and not view.snapshot.shapes:
+    if not view.cluster.states and not view.cluster.shapes:
         raise Trouble("the cluster has neither Nodes nor topologies")
     with waiting("reading the pods"):
         placed = moving.placed_pods(
             view, objects, match=webhook.match, complete=with_pods and source.snapshot is None
         )
-    present = replace(view.snapshot, nodes=placed.nodes)
-    snapshot = _selected(_named(present, typed_names.names(names, NODE)), selector)
-    if not snapshot.nodes and not snapshot.unknown and selector != EVERYTHING:
+    present = ListedNodes(placed.nodes, view.cluster.unknown, view.cluster.known_shapes)
+    named = _named(present, typed_names.names(names, NODE))
+    listed = _selected(named, selector, view.cluster.node_labels)
+    if not listed.nodes and not listed.unknown and selector != EVERYTHING:
         notify(f"no node matches the label selector {selector}")
-    seen = _seen(view, snapshot, _misaligned(placed, snapshot.nodes) if with_pods else None)
+    seen = _seen(view, listed.nodes, _misaligned(placed, listed.nodes) if with_pods else None)
     listing = Listing(
         columns=nodegroups.COLUMNS,
         wide_columns=nodegroups.WIDE_COLUMNS,
-        rows=_rows(seen, snapshot.unknown),
-        documents=lambda: nodemap.to_json(snapshot, view.exporter),
-        text=lambda writer: _draw(seen, snapshot, writer, one_by_one=everything or bool(names)),
+        rows=_rows(seen, listed.unknown),
+        documents=lambda: nodemap.to_json(listed, view.exporter),
+        text=lambda writer: _draw(seen, listed, writer, one_by_one=everything or bool(names)),
     )
     options.print_listing(listing, output)
 
 
-def _named(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
+def _named(present: ListedNodes, names: Sequence[str]) -> ListedNodes:
     """Return the named nodes, in the order of the command line, by default all."""
     if not names:
-        return snapshot
-    published = {node.name: node for node in snapshot.nodes}
-    strange = [name for name in names if name not in published and name not in snapshot.unknown]
+        return present
+    published = {node.name: node for node in present.nodes}
+    strange = [name for name in names if name not in published and name not in present.unknown]
     if strange:
         raise Trouble(f"no such node: {some(strange)}; the nodes are {some(sorted(published), most=8)}")
-    return Snapshot(
-        tuple(published[name] for name in dict.fromkeys(names) if name in published),
-        tuple(name for name in snapshot.unknown if name in names),
-        node_labels=snapshot.node_labels,
+    return ListedNodes(
+        [published[name] for name in dict.fromkeys(names) if name in published],
+        [name for name in present.unknown if name in names],
     )
 
 
-def _selected(snapshot: Snapshot, selector: LabelSelector) -> Snapshot:
+def _selected(
+    listed: ListedNodes, selector: LabelSelector, labels: Mapping[str, Mapping[str, str]]
+) -> ListedNodes:
     """Return the nodes with these labels, without shapes, which have no labels of a node."""
     if selector == EVERYTHING:
-        return snapshot
-    labels = snapshot.node_labels
-    return Snapshot(
-        tuple(node for node in snapshot.nodes if selector.matches(labels.get(node.name, _NO_LABELS))),
-        tuple(name for name in snapshot.unknown if selector.matches(labels.get(name, _NO_LABELS))),
+        return listed
+    return ListedNodes(
+        [node for node in listed.nodes if selector.matches(labels.get(node.name, _NO_LABELS))],
+        [name for name in listed.unknown if selector.matches(labels.get(name, _NO_LABELS))],
     )
 
 
@@ -129,10 +129,10 @@ def _misaligned(placed: PlacedPods, nodes: Iterable[Node]) -> Counter[str]:
     )
 
 
-def _seen(view: ClusterView, snapshot: Snapshot, misaligned: Counter[str] | None) -> list[SeenNode]:
+def _seen(view: ClusterView, nodes: Iterable[Node], misaligned: Counter[str] | None) -> list[SeenNode]:
     return [
         SeenNode(node, view.exporter(node), None if misaligned is None else misaligned[node.name])
-        for node in snapshot.nodes
+        for node in nodes
     ]
 
 
@@ -141,7 +141,7 @@ def _rows(seen: Iterable[SeenNode], unknown: Iterable[str]) -> Iterable[ListedRo
     yield from map(nodegroups.hidden_row, unknown)
 
 
-def _draw(seen: Sequence[SeenNode], snapshot: Snapshot, writer: TextWriter, *, one_by_one: bool) -> None:
+def _draw(seen: Sequence[SeenNode], listed: ListedNodes, writer: TextWriter, *, one_by_one: bool) -> None:
     now = time.time()
     if one_by_one:
         for each in seen:
@@ -153,9 +153,9 @@ def _draw(seen: Sequence[SeenNode], snapshot: Snapshot, writer: TextWriter, *, o
             nodegroups.draw_class(each_class, writer)
             writer.write("")
         writer.entry("", nodegroups.summary(seen, classes), indent=0)
-    for shape in snapshot.shapes:
+    for shape in listed.shapes:
         if not shape.nodes:
             nodemap.draw_shape(shape, writer, now=now)
             writer.write("")
-    if snapshot.unknown:
-        writer.entry("no topology published by ", some(snapshot.unknown, most=8), indent=25)
+    if listed.unknown:
+        writer.entry("no topology published by ", some(listed.unknown, most=8), indent=25)

@@ -44,7 +44,7 @@ def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOpt
     """
     if context.invoked_subcommand:
         return
-    listed = source.view(webhook).snapshot.shapes
+    listed = source.view(webhook).cluster.known_shapes
     listing = Listing(
         columns=("name", "known", "nodes", "zones", "policy", "scope"),
         wide_columns=("last seen", "taints", "class"),
@@ -91,7 +91,7 @@ def export(output: str, *, source: ClusterSource, webhook: WebhookOptions) -> No
 
     A node pool that is scaled to zero then stays known for as long as the file declares its shape.
     """
-    listed = source.view(webhook).snapshot.shapes
+    listed = source.view(webhook).cluster.known_shapes
     text = yaml.safe_dump({"shapes": codec.exported(listed)}, sort_keys=False)
     if output == STDOUT:
         click.echo(text, nl=False)

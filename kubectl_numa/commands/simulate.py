@@ -206,6 +206,6 @@ def _of_cluster(source: ClusterSource, gpus: Gpus, kubelet: Options | None) -> l
     objects = source.documents()
     view = source.view(objects=objects)
     placed = moving.placed_if_permitted(source, view, objects, match=Match.SATISFIES)
-    if view.snapshot.unknown:
-        notify(f"skipped: {counted(len(view.snapshot.unknown))} without a NUMA topology")
+    if view.cluster.unknown:
+        notify(f"skipped: {counted(len(view.cluster.unknown))} without a NUMA topology")
     return simulating.nodes_of_cluster(placed.nodes, gpus, kubelet)

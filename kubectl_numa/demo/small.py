@@ -81,7 +81,7 @@ def excluded(outcome: PodOutcome, cluster: ClusterView) -> frozenset[str]:
         if (expression["key"], expression["operator"]) == (CLASS_LABEL, "NotIn")
         for value in expression["values"]
     }
-    return frozenset(node.name for node in cluster.snapshot.nodes if node_class(node) in classes)
+    return frozenset(node.name for node in cluster.cluster.nodes if node_class(node) in classes)
 
 
 def _terms(pod: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
@@ -107,7 +107,7 @@ def _differences(
 ) -> Iterator[str]:
     if outcome.outcome != story.outcome:
         yield f"the outcome is {words(outcome.outcome)}, not {words(story.outcome)}"
-    expected = story.keeps_away_from({node.name for node in cluster.snapshot.nodes})
+    expected = story.keeps_away_from({node.name for node in cluster.cluster.nodes})
     if away != expected:
         yield f"it keeps away from {some(sorted(away)) or 'no node'}, not {some(sorted(expected)) or 'none'}"
 

@@ -77,7 +77,7 @@ async def _part_one(files: DemoFiles, writer: TextWriter) -> tuple[OutcomeCounts
     placed = await moving.placing(cluster, [], match=Match.SATISFIES, complete=False)
     async with webhook.running(files.cluster, files.pair) as running, line_to(running, connections=1) as post:
         _title("1", "a cluster small enough to check by hand", writer)
-        published, hidden = len(cluster.snapshot.nodes), len(cluster.snapshot.unknown)
+        published, hidden = len(cluster.cluster.nodes), len(cluster.cluster.unknown)
         writer.write(
             f"{published + hidden} nodes ({hidden} without topology), {len(stories)} pods:"
             f" examples/data/{bundled.CLUSTER} and {bundled.PODS}",

@@ -116,21 +116,6 @@ NOTHING: AbstractSet[str] = frozenset()
 """The resources that DRA serves if it serves none."""
 
 
-def steps(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = NOTHING) -> Iterator[None]:
-    """Compute step by step what is needed; `decide` then answers at once."""
-    if not pod.requests_alignment:
-        return iter(())
-    question = dra.sure(pod.question, served)
-    if pod.pin is None:
-        return cache.work_now(question, pod.constraints)
-    # One that names its node is evaluated only for that node.
-    return (
-        cache.work_on_node(pod.pin.node, question)
-        if pod.pin.node
-        else cache.work_ever(question, pod.constraints)
-    )
-
-
 def answered(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = NOTHING) -> bool:
     """Return whether every evaluated node has answered in time."""
     if not pod.requests_alignment:

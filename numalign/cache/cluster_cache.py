@@ -3,13 +3,12 @@ A cluster in memory: its nodes, the shapes that nodes can have, and their answer
 
 What could *ever* fit is evaluated for shapes, which hardly ever change; what fits *now*, for the nodes of
 those that could. Nodes are added and removed in place, and results are updated for the rows that changed.
-Long computations are done in steps, so that other requests are answered in between.
+What takes long is done in steps (`Pace`), so that other requests are answered in between.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from numalign.cache.cluster_nodes import ClusterNodes
 from numalign.cache.eligibility import MAY_GO, Eligibility, counted
 from numalign.cache.evaluation import Evaluation, Workspace
 from numalign.cache.label_column import LabelColumn
+from numalign.cache.pace import Pace
 from numalign.cache.question import Question
 from numalign.cache.shape_table import ShapeRule, ShapeTable, deriving
 from numalign.cache.survey import Group, Survey, refusal_text
@@ -36,7 +36,7 @@ from numalign.model.intent import Policy
 from numalign.model.node import Node, alike
 from numalign.model.resources import CPU, MEMORY, NODE_LEVEL, Kind, kind
 from numalign.model.steps import Steps, finished
-from numalign.shapes import GrowablePools, KnownShape, LeftOut, Pool, Shape, UnknownNode
+from numalign.shapes import GrowablePools, KnownShape, LeftOut, Pool, Shape, UnknownNode, keyed
 from numalign.shapes.growable_pools import BUILT_IN, PoolNode
 from numalign.shapes.new_nodes import loosened
 
@@ -58,8 +58,6 @@ FIRST_TRIED = 8
 """Nodes that are checked for room one by one before all are: nearly always one of them has some."""
 
 _VERDICTS = 64
-_NODES_A_STEP = 4
-_NODES_COMPARED_A_STEP = 1024
 
 _TOO_SMALL = frozenset({Cause.NODE_TOO_SMALL, Cause.ZONES_TOO_SMALL})
 _EVERYWHERE = NODE_LEVEL | {CPU, MEMORY}
@@ -93,16 +91,17 @@ class ClusterCache:
 
     def __init__(self, *, remembered: int = REMEMBERED) -> None:
         self.nodes = ClusterNodes()
-        self._shapes = ShapeTable()
+        self._shape_table = ShapeTable()
         self.unknown_nodes = UnknownNodeTable()
-        self.workspace = Workspace()
+        self.pace = Pace()
+        self.workspace = Workspace(self.pace)
         self.eligibility = Eligibility(self.nodes)
         self.unknown_eligibility = Eligibility(self.unknown_nodes)
-        self._last_nodes: Sequence[Node] | None = ()
-        self._last_shapes: Sequence[KnownShape] = ()
         self._left_out: LeftOut | None = None
         self._pools, self._pool_nodes = self._following(BUILT_IN)
-        self._unlisted_shapes: tuple[object, Sequence[KnownShape]] = None, ()
+        self._listed_shapes: set[str] = set()
+        self._derived_shapes: Mapping[str, KnownShape] = {}
+        self._derived_at: object = None
         self._shapes_version = 0
         self._shape_rows: tuple[_Version | None, Rows] = (None, np.zeros(0, dtype=np.intp))
         self._of_nodes: LRU[Question, Evaluation] = LRU(
@@ -129,15 +128,19 @@ class ClusterCache:
     def of(
         cls,
         nodes: Iterable[Node],
-        shapes: Sequence[KnownShape] = (),
+        shapes: Iterable[KnownShape] = (),
         unknown: Mapping[str, UnknownNode] | None = None,
         left_out: LeftOut | None = None,
         pools: GrowablePools = BUILT_IN,
     ) -> "ClusterCache":
-        """Return the cluster of these nodes; see `update`."""
+        """Return the cluster of these nodes; see `update_shapes`."""
         cache = cls()
-        for _ in cache.update(nodes, shapes, unknown or {}, left_out, pools):
-            pass
+        for node in nodes:
+            cache.nodes.put(node)
+        for name, each in (unknown or {}).items():
+            cache.unknown_nodes.update(name, each)
+        cache.update_shapes(keyed(shapes), left_out, pools)
+        finished(cache.derive_shapes())
         return cache
 
     def caches(self) -> Caches:
@@ -163,87 +166,61 @@ class ClusterCache:
 
     # What the cluster is.
 
-    def update(
+    def update_shapes(
         self,
-        nodes: Iterable[Node],
-        shapes: Sequence[KnownShape],
-        unknown: Mapping[str, UnknownNode],
+        shapes: Mapping[str, KnownShape | None],
         left_out: LeftOut | None = None,
         pools: GrowablePools = BUILT_IN,
-    ) -> Iterator[None]:
-        """Replace all nodes, shapes and nodes without topology by these, some nodes at each step.
+    ) -> None:
+        """Add or update shapes by their keys (`ShapeHistory.pop_changed`); remove those that are None.
 
-        Shapes of nodes that are not among the `shapes` are derived from these nodes. Others are `left_out`,
-        and `pools` may grow others; the default is what holds without a policy file.
+        Others are `left_out`, and `pools` may grow others; the default is what holds without a policy file.
+        Shapes of nodes that are not among all shapes are derived from these nodes.
         """
-        given = tuple(nodes)
-        changed, gone = yield from self._differences(given)
-        for at, node in enumerate(changed, start=1):
-            self.nodes.put(node)
-            if at % _NODES_A_STEP == 0:
-                yield
-        # Removals come last: in between a node may be here twice, and is never missing.
-        yield from self.unknown_nodes.put_all(unknown)
-        for at, name in enumerate(gone, start=1):
-            self.nodes.drop(name)
-            if at % _NODES_A_STEP == 0:
-                yield
-        every = (*shapes, *(yield from self._derive_unlisted(shapes)))
-        if (every, left_out) != (self._last_shapes, self._left_out):
-            self._last_shapes, self._left_out = every, left_out
-            self._shapes_version += 1
-            self._shapes.replace_all(every)
+        self._shape_table.update(shapes)
+        self._derived_shapes = {
+            name: known for name, known in self._derived_shapes.items() if name not in shapes
+        }
+        for key, known in shapes.items():
+            (self._listed_shapes.discard if known is None else self._listed_shapes.add)(key)
+        self._derived_at = None
+        self._left_out = left_out
         if pools != self._pools:
             self._pools, self._pool_nodes = self._following(pools)
-            self._shapes_version += 1
-        yield from self.unknown_nodes.drop_others()
-        self._last_nodes = given
+        self._shapes_version += 1
 
     def _following(self, pools: GrowablePools) -> tuple[GrowablePools, LabelColumn]:
         """Return the pools, and what nodes without topology have in common with others of theirs."""
         return pools, LabelColumn(self.unknown_nodes, lambda node: pools.node(node.attributes))
 
-    def update_unknown(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
-        """Replace the nodes without topology by these, some of them at each step."""
-        yield from self.unknown_nodes.put_all(unknown)
-        yield from self.unknown_nodes.drop_others()
+    def shapes(self) -> Sequence[tuple[int, KnownShape]]:
+        """Return all shapes, by name; the declared ones last, each with its row."""
+        return self._shapes.known()
 
-    def _differences(self, given: Sequence[Node]) -> Steps[tuple[Sequence[Node], Sequence[str]]]:
-        """Return the given nodes that differ from the stored ones, and the names of stored ones to remove."""
-        # If this update does not finish, the next one begins with the nodes stored by then.
-        before = tuple(self.nodes) if self._last_nodes is None else self._last_nodes
-        self._last_nodes = None
-        changed: list[Node] = []
-        moved: set[str] = set()
-        left: set[str] = set()
-        for start in range(0, max(len(given), len(before)), _NODES_COMPARED_A_STEP):
-            part = slice(start, start + _NODES_COMPARED_A_STEP)
-            # Nearly all are the same objects as before, in the same places.
-            for node, held in zip_longest(given[part], before[part]):
-                if node is held:
-                    continue
-                if held is not None:
-                    left.add(held.name)
-                if node is not None:
-                    moved.add(node.name)
-                    changed += [node] if self.nodes.get(node.name) is not node else ()
-            yield
-        return changed, [*(left - moved)]
+    def derive_shapes(self) -> Steps[None]:
+        """Derive the shapes of nodes that were not given from these nodes, if any changed."""
+        place = self.nodes.facts.place, self.nodes.attributes.place
+        if self._derived_at == place:
+            return
+        missing = self.nodes.shapes.every() - self._listed_shapes
+        rows = self.nodes.shapes.rows(missing).tolist() if missing else []
+        derived = yield from deriving([(self.nodes.shapes.of(row), self.nodes.node(row)) for row in rows])
+        gone = dict.fromkeys(self._derived_shapes.keys() - self._listed_shapes - derived.keys())
+        if derived != self._derived_shapes or gone:
+            self._shape_table.update({**gone, **derived})
+            self._derived_shapes = derived
+            self._shapes_version += 1
+        self._derived_at = place
 
-    def _derive_unlisted(self, shapes: Iterable[KnownShape]) -> Steps[Sequence[KnownShape]]:
-        """Return the shapes of nodes that were not given, derived from these nodes."""
-        missing = self.nodes.shapes.every() - {each.shape.name for each in shapes if not each.declared}
-        if not missing:
-            return ()
-        place = missing, self.nodes.facts.place, self.nodes.attributes.place
-        if self._unlisted_shapes[0] != place:
-            rows = self.nodes.shapes.rows(missing).tolist()
-            named = [(self.nodes.shapes.of(row), self.nodes.node(row)) for row in rows]
-            self._unlisted_shapes = place, (yield from deriving(named))
-        return self._unlisted_shapes[1]
+    @property
+    def _shapes(self) -> ShapeTable:
+        """All shapes, those derived from nodes included."""
+        self.pace.do(self.derive_shapes())
+        return self._shape_table
 
     def _version(self) -> _Version:
         """Return the version of everything that could ever fit: free amounts are not part of it."""
+        self.pace.do(self.derive_shapes())
         nodes, unknown = self.nodes, self.unknown_nodes
         of_nodes = nodes.facts.place, nodes.attributes.place, nodes.classes.version
         return *of_nodes, unknown.facts.place, unknown.attributes.place, self._shapes_version
@@ -273,17 +250,13 @@ class ClusterCache:
     def ask(self, names: Sequence[str], question: Question, own: OwnNode | None = None) -> Batch:
         """Return the answers of these nodes to a question."""
         evaluation = self._evaluation(question)
-        evaluation.calls += 1
+        evaluation.calls += not self.pace.again
         return Batch(names, self.nodes.rows(names), evaluation, own)
-
-    def work(self, names: Sequence[str], question: Question) -> Iterator[None]:
-        """Compute in steps what `ask` then returns at once."""
-        rows = self.nodes.rows(names)
-        return self._evaluation(question).work(rows[rows >= 0])
 
     def _evaluation(self, question: Question) -> Evaluation:
         evaluation = self._of_nodes.get(
-            question, lambda: Evaluation(self.nodes, question, self.nodes.healths, self.workspace)
+            question,
+            lambda: Evaluation(self.nodes, question, self.nodes.healths, self.workspace),
         )
         # It is empty at first, and grows when it is read: that was last done before now.
         self._of_nodes.weigh_again(question)
@@ -296,24 +269,21 @@ class ClusterCache:
 
     def verdict(self, name: str, question: Question) -> Verdict | None:
         """Return the current verdict of one node; None for a node without a known topology."""
-        return finished(self.work_on_node(name, question))
-
-    def work_on_node(self, name: str, question: Question) -> Steps[Verdict | None]:
-        """Compute in steps what `verdict` then returns at once."""
-        node, kept = self.nodes.get(name), self._verdicts.find((name, question))
+        node = self.nodes.get(name)
         if node is None:
             return None
+        kept = self._verdicts.find((name, question))
         if kept is None or kept[0] is not node:
-            kept = node, (yield from evaluating(node, question.demand, question.intent))
-            self._verdicts.put((name, question), kept)
-        return kept[1]
+            self.pace.do(self._evaluate(node, question))
+        # It was cached just now.
+        _, verdict = self._verdicts.find((name, question)) or (node, None)
+        return verdict
+
+    def _evaluate(self, node: Node, question: Question) -> Iterator[None]:
+        verdict = yield from evaluating(node, question.demand, question.intent)
+        self._verdicts.put((node.name, question), (node, verdict))
 
     # What could ever be.
-
-    def work_ever(self, question: Question, constraints: Constraints = ANYWHERE) -> Iterator[None]:
-        """Compute in steps what `ever` then returns at once."""
-        if not self._is_current(self._surveys.find((question, constraints))):
-            yield from self._work_able(question, constraints)
 
     def ever(self, question: Question, constraints: Constraints = ANYWHERE) -> Survey:
         """Return the survey of what could take the pod when healthy, where the pod may go."""
@@ -424,32 +394,19 @@ class ClusterCache:
             not_when_empty | of_nodes.not_when_empty(),
         )
 
-    def _work_able(self, question: Question, constraints: Constraints) -> Iterator[None]:
-        """Compute in steps what `_able` then returns at once."""
-        shapes = self._shape_evaluation(question)
-        yield from self._work_eligible(constraints, Shape.unmet)
-        yield from shapes.work_ever()
-        if not (shapes.able() & self._eligible(constraints)).any():
-            yield from self._evaluation(question).work_ever()
-            yield from self._work_eligible(constraints, Shape.unmet_by_new)
-            yield from self._work_eligible(constraints, self._pools.unmet)
-
     def _shape_evaluation(self, question: Question) -> Evaluation:
-        evaluation = self._of_shapes.get(question, lambda: Evaluation(self._shapes, question))
+        evaluation = self._of_shapes.get(
+            question, lambda: Evaluation(self._shapes, question, workspace=Workspace(self.pace))
+        )
         self._of_shapes.weigh_again(question)
         return evaluation
 
     def _eligible(self, constraints: Constraints, rule: ShapeRule = Shape.unmet) -> Bools:
         """Return which shapes a pod may use by a rule."""
-        may_go = partial(self._shapes.may_go, rule, constraints)
-        return self._eligible_array(constraints, rule).current(
-            self._shapes.height, lambda rows: finished(may_go(rows))
-        )
-
-    def _work_eligible(self, constraints: Constraints, rule: ShapeRule) -> Iterator[None]:
-        """Compute in steps what `_eligible` then returns at once."""
-        array, may_go = self._eligible_array(constraints, rule), partial(self._shapes.may_go, rule)
-        return array.catching_up(None, self._shapes.height, partial(may_go, constraints))
+        array, shapes = self._eligible_array(constraints, rule), self._shapes
+        may_go = partial(shapes.may_go, rule, constraints)
+        self.pace.do(array.catching_up(None, shapes.height, may_go))
+        return array.current(shapes.height, lambda rows: finished(may_go(rows)))
 
     def _eligible_array(self, constraints: Constraints, rule: ShapeRule) -> TrackedArray:
         key = rule, constraints
@@ -475,25 +432,24 @@ class ClusterCache:
 
     # What fits now.
 
-    def work_now(self, question: Question, constraints: Constraints = ANYWHERE) -> Iterator[None]:
-        """Compute in steps what `now` or, for a pod that fits nowhere, `why_not` then returns at once."""
-        yield from self.work_ever(question, constraints)
-        if self.ever(question, constraints).able:
-            yield from self._find_room(question, constraints)
-            return
-        for policy in _below(question.intent.policy):
-            yield from self.work_ever(question.with_policy(policy), constraints)
-        if not any(self._is_current(self._why.find((question, constraints, floor))) for floor in Policy):
-            yield from self._find_groups(question)
-
     def now(self, question: Question, constraints: Constraints = ANYWHERE) -> bool:
         """Return whether some node that could ever take the pod, and that it may use, could do so now.
 
-        A node that does not answer (`Survey`) may do so.
+        A node that does not answer (`Survey`) may do so. Nearly always one of the first has room.
         """
-        for _ in self.work_now(question, constraints):
-            pass
-        return self._known_room((question, constraints)) is not None
+        pod = question, constraints
+        if self._known_room(pod):
+            return True
+        evaluation = self._evaluation(question)
+        rows = np.flatnonzero(self._able(question, constraints).nodes & self.eligibility.now(constraints))
+        tried = (row for row in rows[:FIRST_TRIED].tolist() if not evaluation.verdict(row).refused)
+        row = next(tried, None)
+        if row is None and len(rows) > FIRST_TRIED:
+            row = next(iter(rows[evaluation.possible()[rows]].tolist()), None)
+        self._of_nodes.weigh_again(question)
+        if row is not None:
+            self._room.put(pod, self.nodes.node(row))
+        return row is not None
 
     def _known_room(self, pod: _Pod) -> Node | None:
         """Return the node that had room at the last check, if it is unchanged."""
@@ -502,39 +458,6 @@ class ClusterCache:
         if node is None or not alike(node, before):
             return None
         return node if unmet_now(pod[1], node.name, node.attributes) is None else None
-
-    def _find_room(self, question: Question, constraints: Constraints) -> Iterator[None]:
-        """Store a node with room, if there is one; nearly always one of the first has some."""
-        pod = question, constraints
-        if self._known_room(pod):
-            return
-        evaluation = self._evaluation(question)
-        rows = self._candidate_rows(question, constraints)
-        yield from self._try_rows(pod, evaluation, rows[:FIRST_TRIED])
-        if len(rows) <= FIRST_TRIED or self._known_room(pod):
-            return
-        yield from evaluation.work_now()
-        self._of_nodes.weigh_again(question)
-        rows = self._candidate_rows(question, constraints)
-        rows = rows[evaluation.possible(rows)]
-        if len(rows):
-            self._room.put(pod, self.nodes.node(int(rows[0])))
-
-    def _candidate_rows(self, question: Question, constraints: Constraints) -> Rows:
-        """Return the nodes that could ever take the pod, and that it may use now."""
-        able = self._able(question, constraints).nodes & self.eligibility.now(constraints)
-        return np.flatnonzero(able)
-
-    def _try_rows(self, pod: _Pod, evaluation: Evaluation, rows: Rows) -> Iterator[None]:
-        for row in rows.tolist():
-            # It may have gone since the first step.
-            if not self.nodes.has(row):
-                continue
-            node, verdict = self.nodes.node(row), (yield from evaluation.work_verdict(row))
-            if not verdict.refused:
-                self._room.put(pod, node)
-                return
-            yield
 
     # Why a pod fits nowhere.
 
@@ -571,28 +494,28 @@ class ClusterCache:
 
     def groups(self, question: Question, constraints: Constraints = ANYWHERE) -> tuple[Group, ...]:
         """Return the verdict of each shape, and which of its nodes a pod may use; declared ones last."""
-        verdicts = finished(self._find_groups(question))
+        verdicts = self._verdicts_of_shapes(question)
         unmet, rows = self.eligibility.unmet_ever(constraints), self._rows_of_shapes()
         return tuple(_group(known, verdicts[row], unmet[rows == row]) for row, known in self._shapes.known())
 
-    def _find_groups(self, question: Question) -> Steps[Mapping[int, Verdict]]:
-        """Return the verdict of each shape by its row, one at each step."""
-        kept, place = self._groups.find(question), self._shapes.all_changes.place
-        if kept is None or kept[0] != place:
-            verdicts = {}
-            for row, known in [*self._shapes.known()]:
-                verdicts[row] = yield from evaluating(known.shape.node, question.demand, question.intent)
-                yield
-            kept = place, verdicts
-            self._groups.put(question, kept)
-        # Shapes may have come meanwhile.
-        if place != self._shapes.all_changes.place:
-            return (yield from self._find_groups(question))
-        return kept[1]
+    def _verdicts_of_shapes(self, question: Question) -> Mapping[int, Verdict]:
+        """Return the verdict of each shape by its row."""
+        kept = self._groups.find(question)
+        if kept is None or kept[0] != self._shapes.all_changes.place:
+            self.pace.do(self._evaluate_shapes(question))
+        kept = self._groups.find(question)
+        return kept[1] if kept else {}
+
+    def _evaluate_shapes(self, question: Question) -> Iterator[None]:
+        verdicts, place = dict[int, Verdict](), self._shapes.all_changes.place
+        for row, known in self._shapes.known():
+            verdicts[row] = yield from evaluating(known.shape.node, question.demand, question.intent)
+            yield
+        self._groups.put(question, (place, verdicts))
 
     def too_small(self, question: Question) -> bool:
         """Return whether the zones of all known shapes, or all of each, have too little for a pod."""
-        refusals = [verdict.refusal for verdict in finished(self._find_groups(question)).values()]
+        refusals = [verdict.refusal for verdict in self._verdicts_of_shapes(question).values()]
         return bool(refusals) and all(refusal and refusal.cause in _TOO_SMALL for refusal in refusals)
 
     def _surely_able(self, question: Question, constraints: Constraints) -> bool:

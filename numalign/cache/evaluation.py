@@ -25,6 +25,7 @@ from numalign.cache.feasibility import Trial
 from numalign.cache.health_table import HealthTable
 from numalign.cache.layout import Unfit
 from numalign.cache.node_table import GONE, NOWHERE, ODD, NodeTable
+from numalign.cache.pace import Pace
 from numalign.cache.plan import Plans, TablePlan, Undecided
 from numalign.cache.question import Question
 from numalign.decision import scoring
@@ -62,9 +63,6 @@ _FIRST_CALLS = 2
 
 _TRIED = 8
 """The limit of sets of rows with cached trials."""
-
-_ROUNDS = 3
-"""How often changes during the steps are processed."""
 
 NO, YES, UNANSWERED, NOT_EMPTY = 0, 1, 2, 3
 """The answer of a node; unanswered if it would take too long to compute.
@@ -118,6 +116,7 @@ class Workspace:
     columns had no answer.
     """
 
+    pace: Pace = field(default_factory=Pace)
     in_columns: int = 0
     by_rules: Counter[Unfit | Undecided] = field(default_factory=Counter)
     _owner: object = None
@@ -191,7 +190,10 @@ class Evaluation:
         self._healths = healths
         self._workspace = Workspace() if workspace is None else workspace
         self._refusals = RefusalCodes() if refusals is None else refusals
-        self._in_health = Evaluation(healths.nodes, question, refusals=self._refusals) if healths else None
+        self._in_health: Evaluation | None = None
+        if healths:
+            apart = Workspace(self._workspace.pace)
+            self._in_health = Evaluation(healths.nodes, question, workspace=apart, refusals=self._refusals)
         self._arrays: dict[object, TrackedArray] = {}
         self._plans = Plans(question)
         self._verdicts: dict[tuple[FreeOrEmpty, int], tuple[Node, Verdict]] = {}
@@ -215,11 +217,15 @@ class Evaluation:
 
     def verdict(self, row: int) -> Verdict:
         """Return the verdict of the node in a row; raise `KeyError` if there is none."""
-        return finished(self.work_verdict(row))
+        kept = self._verdicts.get((When.NOW, row))
+        if kept is None or kept[0] is not self._nodes.node(row):
+            self._workspace.pace.do(self._evaluate(row))
+        return self._verdicts[When.NOW, row][1]
 
-    def work_verdict(self, row: int) -> Steps[Verdict]:
-        """Compute in steps what `verdict` then returns at once."""
-        return self._evaluated(When.NOW, row)
+    def _evaluate(self, row: int) -> Iterator[None]:
+        yield from self._evaluated(When.NOW, row)
+        # One of many verdicts is a step by itself.
+        yield
 
     def _evaluated(self, when: FreeOrEmpty, row: int) -> Steps[Verdict]:
         """Return the verdict of the node in a row, in its current or its healthy, empty state."""
@@ -237,30 +243,6 @@ class Evaluation:
         before = self._verdicts.get(key)
         self._verdicts_bytes += weight(kept[1]) - (weight(before[1]) if before else 0)
         self._verdicts[key] = kept
-
-    # What takes long, step by step.
-
-    def work(self, rows: Rows | None = None) -> Iterator[None]:
-        """Compute in steps which rows admit the pod, and which of the others ever could.
-
-        Changes in the meantime are processed when an array is read, unless another round does.
-        """
-        yield from self.work_now(rows)
-        refused = np.flatnonzero(~self.admitted(rows))
-        yield from self.work_ever(refused if rows is None else rows[refused])
-
-    def work_now(self, rows: Rows | None = None) -> Iterator[None]:
-        """Compute in steps only which rows admit the pod now."""
-        yield from self._catch_up(_ADMITTED, rows)
-
-    def work_ever(self, rows: Rows | None = None) -> Iterator[None]:
-        """Compute in steps only which nodes could ever admit the pod."""
-        yield from self._catch_up(_ABLE, rows)
-
-    def _catch_up(self, aspect: _Aspect, rows: Rows | None) -> Iterator[None]:
-        array = self._array(aspect.key, np.zeros(0, dtype=np.int8))
-        for _ in range(_ROUNDS):
-            yield from array.catching_up(rows, self._nodes.height, partial(self._answers, aspect))
 
     # Yes or no.
 
@@ -299,12 +281,18 @@ class Evaluation:
         return self._current(_ABLE, rows)
 
     def _current(self, aspect: _Aspect, rows: Rows | None) -> Ints:
+        self._workspace.pace.do(self.catching_up(aspect, None if self._reads_all else rows))
         return self._read(aspect.key, rows, np.int8, lambda some: finished(self._answers(aspect, some)))
+
+    def catching_up(self, aspect: _Aspect, rows: Rows | None) -> Iterator[None]:
+        """Compute the answers of these rows, or of all, that are not known yet, in steps."""
+        array = self._array(aspect.key, np.zeros(0, dtype=np.int8))
+        return array.catching_up(rows, self._nodes.height, partial(self._answers, aspect))
 
     def _answers(self, aspect: _Aspect, rows: Rows | None) -> Steps[Ints]:
         """Return the answers: by columns, part by part, and by the rules where columns have no answer."""
         if degraded := self._degraded_rows(aspect.when, rows):
-            yield from degraded.evaluation.work_ever(np.unique(degraded.rows))
+            yield from degraded.evaluation.catching_up(_ABLE, np.unique(degraded.rows))
         height = self._nodes.height if rows is None else len(rows)
         answers = np.zeros(height, dtype=np.int8)
         left_over = yield from self._answered_by_columns(aspect, rows, answers)
@@ -463,10 +451,14 @@ class Evaluation:
         height = self._nodes.height
         if rows is None:
             return array.current(height, compute)
-        # After another pod of the template there will be more, and for one container all nodes are fast.
-        if self.calls > _FIRST_CALLS and self._of_one_container:
+        if self._reads_all:
             return array.current(height, compute).take(rows, axis=-1)
         return array.at(rows, height, compute)
+
+    @property
+    def _reads_all(self) -> bool:
+        """Whether all rows are computed for some: more pods of the template will come, and that is fast."""
+        return self.calls > _FIRST_CALLS and self._of_one_container
 
     def _array(self, key: object, empty: NDArray[Any]) -> TrackedArray:
         if key not in self._arrays:

@@ -15,6 +15,7 @@ from itertools import islice
 from numalign.cache.batch import Batch, OwnNode
 from numalign.cache.cluster_cache import ClusterCache
 from numalign.cache.eligibility import NUMBERS
+from numalign.cache.pace import Pace
 from numalign.cache.question import Question
 from numalign.decision.verdict import Verdict
 from numalign.ledger.reservations import Reservations
@@ -41,7 +42,7 @@ class NotEligible:
 
 
 class SchedulerCache:
-    """The nodes of a ledger, with what is free on them; nodes without topology are `set_unknown`."""
+    """The nodes of a ledger, with what is free on them; nodes without topology come from `update_unknown`."""
 
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
@@ -49,6 +50,11 @@ class SchedulerCache:
         self._stale = set(reservations.node_names())
         self._due: list[tuple[float, str]] = []
         reservations.on_change(self._stale.add)
+
+    @property
+    def pace(self) -> Pace:
+        """How answers are computed."""
+        return self._cluster.pace
 
     def caches(self) -> Caches:
         """Return the caches, by their names in metrics."""
@@ -58,9 +64,9 @@ class SchedulerCache:
         """Return `ClusterCache.evaluated`."""
         return self._cluster.evaluated()
 
-    def set_unknown(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
-        """Replace the nodes without topology, some at each step."""
-        return self._cluster.update_unknown(unknown)
+    def update_unknown(self, name: str, unknown: UnknownNode | None) -> None:
+        """Add or update a node without topology; remove it if it is None."""
+        self._cluster.unknown_nodes.update(name, unknown)
 
     def ask(
         self, names: Sequence[str], question: Question, *, now: float, uid: str = "", created: int = 0
@@ -76,11 +82,6 @@ class SchedulerCache:
     def ask_one(self, node: Node, verdict: Verdict, question: Question) -> Batch:
         """Return the answer of a single node to a question, given its verdict in this state."""
         return self._cluster.ask([node.name], question, OwnNode(0, node, verdict))
-
-    def work(self, names: Sequence[str], question: Question, *, now: float) -> Iterator[None]:
-        """Compute in steps what `ask` then returns at once."""
-        self._refresh(names, now)
-        yield from self._cluster.work(names, question)
 
     def work_ahead(self, most: int, clock: Callable[[], float]) -> Iterator[int]:
         """Read changed nodes ahead of questions, `most` at a time; yield how many are left."""

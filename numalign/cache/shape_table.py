@@ -5,7 +5,7 @@ There are few shapes and they hardly ever change, so results about them stay val
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -31,35 +31,50 @@ class ShapeTable(NodeTable):
     """Shapes by row, each as a healthy, empty node. Changed in place.
 
     `all_changes` notes every row of which anything changed: amounts, labels or taints. A declared shape has
-    its own row, whatever its name: the other shapes of that name come from nodes. `listed` is every resource
-    that a node of some shape lists, with any amount.
+    its own row, whatever its name: the other shapes of that name come from nodes.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.all_changes = ChangeLog()
-        self.listed: frozenset[str] = frozenset()
-        self.classes: frozenset[str] = frozenset()
         self._known: dict[str, KnownShape] = {}
+        self._ordered: list[tuple[int, KnownShape]] | None = None
+        self._listed: frozenset[str] | None = None
 
-    def replace_all(self, shapes: Iterable[KnownShape]) -> None:
-        """Replace all shapes by these."""
-        keyed = dict(_keyed(shapes))
-        for key in self._known.keys() - keyed.keys():
-            self.all_changes.note(self._rows[key])
-            self.drop(key)
-        before, self._known = self._known, keyed
-        for key, known in keyed.items():
-            if key not in before or before[key].shape != known.shape:
-                self.put(replace(known.shape.node, name=key))
+    def update(self, shapes: Mapping[str, KnownShape | None]) -> None:
+        """Add or update shapes by their keys; remove those that are None."""
+        for key, known in shapes.items():
+            before = self._known.get(key)
+            if known is None and before is not None:
                 self.all_changes.note(self._rows[key])
-        every = [known.shape for known in keyed.values()]
-        self.listed = frozenset(chain.from_iterable(listed(shape.node) for shape in every))
-        self.classes = frozenset(shape.node_class for shape in every)
+                self.drop(key)
+                del self._known[key]
+            elif known is not None:
+                if before is None or before.shape != known.shape:
+                    self.put(replace(known.shape.node, name=key))
+                    self.all_changes.note(self._rows[key])
+                self._known[key] = known
+        self._ordered = self._listed = None
 
-    def known(self) -> Iterator[tuple[int, KnownShape]]:
-        """Return every shape and its row, in the order in which they were given."""
-        return ((self._rows[key], known) for key, known in self._known.items())
+    @property
+    def listed(self) -> frozenset[str]:
+        """Every resource that a node of some shape lists, with any amount."""
+        if self._listed is None:
+            every = (listed(known.shape.node) for known in self._known.values())
+            self._listed = frozenset(chain.from_iterable(every))
+        return self._listed
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """Every name of a class."""
+        return frozenset(known.shape.node_class for known in self._known.values())
+
+    def known(self) -> Sequence[tuple[int, KnownShape]]:
+        """Return every shape and its row, by name; the declared ones last."""
+        if self._ordered is None:
+            ordered = sorted(self._known.items(), key=lambda keyed: (keyed[1].declared, keyed[0]))
+            self._ordered = [(self._rows[key], known) for key, known in ordered]
+        return self._ordered
 
     def rows_by_name(self) -> Mapping[str, int]:
         """Return the rows of shapes that nodes can have, by the names of shapes."""
@@ -78,8 +93,8 @@ class ShapeTable(NodeTable):
         return may_go
 
 
-def deriving(named: Iterable[tuple[str, Node]]) -> Steps[Sequence[KnownShape]]:
-    """Return the shapes of nodes, each given with the name of its shape; some nodes at each step."""
+def deriving(named: Iterable[tuple[str, Node]]) -> Steps[Mapping[str, KnownShape]]:
+    """Return the shapes of nodes by name, each node given with that of its shape; some nodes at each step."""
     found: dict[str, Shape] = {}
     counts = Counter[str]()
     for at, (name, node) in enumerate(named, start=1):
@@ -90,15 +105,4 @@ def deriving(named: Iterable[tuple[str, Node]]) -> Steps[Sequence[KnownShape]]:
             found[name] = before.joined(own) if before else own
         if at % _NODES_A_STEP == 0:
             yield
-    return [KnownShape(each, counts[name]) for name, each in sorted(found.items())]
-
-
-def _keyed(shapes: Iterable[KnownShape]) -> Iterator[tuple[str, KnownShape]]:
-    declared = Counter[str]()
-    for each in shapes:
-        name = each.shape.name
-        if each.declared:
-            declared[name] += 1
-            # No name of a shape has a slash.
-            name = f"{name}/{declared[name]}"
-        yield name, each
+    return {name: KnownShape(each, counts[name]) for name, each in sorted(found.items())}

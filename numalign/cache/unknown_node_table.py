@@ -5,7 +5,6 @@ After an outage of an exporter that may be every node, so their totals are in co
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 import numpy as np
@@ -21,7 +20,6 @@ ENOUGH = 2**62
 """In place of an amount that is not reported, which may be enough for everything."""
 
 _FIRST = 16
-_NODES_A_STEP = 16
 
 
 class UnknownNodeTable(NodeTable):
@@ -29,32 +27,16 @@ class UnknownNodeTable(NodeTable):
 
     def __init__(self) -> None:
         super().__init__()
-        self._unknown: Mapping[str, UnknownNode] = {}
-        self._held: dict[str, UnknownNode] = {}
         self._without_totals: Bools = np.zeros(_FIRST, dtype=np.bool_)
         self._amounts: dict[str, Ints] = {}
         self._listing = Counter[str]()
 
-    def put_all(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
-        """Add or update these nodes; a step after some of them."""
-        self._unknown = unknown
-        for at, (name, node) in enumerate(unknown.items(), start=1):
-            held = self._held.get(name)
-            # Nearly all are the same objects as before.
-            if held is not node and held != node:
-                self.put(Node(name, (), totals=node.totals, attributes=node.attributes))
-                self._held[name] = node
-            if at % _NODES_A_STEP == 0:
-                yield
-
-    def drop_others(self) -> Iterator[None]:
-        """Remove the nodes that were not in the last `put_all`; a step after some of them."""
-        if self.names() == self._unknown.keys():
-            return
-        for at, name in enumerate(self.names() - self._unknown.keys()):
+    def update(self, name: str, unknown: UnknownNode | None) -> None:
+        """Add or update a node; remove it if it is None."""
+        if unknown is None:
             self.drop(name)
-            if (at + 1) % _NODES_A_STEP == 0:
-                yield
+        else:
+            self.put(Node(name, (), totals=unknown.totals, attributes=unknown.attributes))
 
     def put(self, node: Node) -> None:
         """Add or update a node."""
@@ -75,7 +57,6 @@ class UnknownNodeTable(NodeTable):
         """Remove a node, if it exists."""
         node = self.get(name)
         super().drop(name)
-        self._held.pop(name, None)
         self._delist(node)
 
     def _delist(self, node: Node | None) -> None:

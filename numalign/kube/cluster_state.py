@@ -7,12 +7,22 @@ stops the rest: it is left out and reported, with its kind, its name and all its
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from heapq import heapify, heappop
-from types import MappingProxyType
 from typing import Any
 
+from numalign.kube.cluster import (
+    NO_NODE,
+    Cluster,
+    NamespaceChanged,
+    NodeChanged,
+    NodeState,
+    ProblemsChanged,
+    ServerChanged,
+    ShapesChanged,
+)
 from numalign.kube.decode import (
     device_classes,
     kubelet_config,
@@ -24,7 +34,6 @@ from numalign.kube.decode import (
     server_version,
     shapes,
 )
-from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.decode.koordinator import CpuFacts
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
 from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS, MachineReport
@@ -32,82 +41,22 @@ from numalign.kube.decode.namespaces import NamespaceFacts
 from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.named_values import NamedValues, SortedValues
 from numalign.kube.pod_counts import PodCounts
-from numalign.kube.stores import Placements, Problem, Store, TopologyStore, sensible
+from numalign.kube.stores import Problem, Store, TopologyStore, sensible
 from numalign.lru import Caches
 from numalign.model.errors import BadTopology, Mistake
-from numalign.model.intent import NamespaceRules, Policy, Scope
+from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
 from numalign.model.options import NEWEST
 from numalign.model.resources import EMPTY
 from numalign.model.steps import Steps, finished
-from numalign.shapes import GrowablePools, KnownShape, LeftOut, RememberedShapes, ShapeHistory
-from numalign.shapes.growable_pools import BUILT_IN
-from numalign.shapes.hints import NOTHING_KNOWN, unhinted
-from numalign.shapes.unknown_node import UnknownNode
+from numalign.shapes import RememberedShapes, ShapeHistory
 
 _NODES_A_STEP = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A cluster at one moment.
-
-    `nodes` are those with a known topology, by name; `unknown` the names of the others, and `bare` the facts
-    of their Node objects. `shapes` are all that this cluster has, had, or has declared, except
-    those that were `left_out`; `pools` may grow others. `labels` is the class label of each Node, None if it
-    has none; a Node that is invalid, or whose topology is, is not in it.
-    `node_labels` are all labels of each Node. `namespaces` are the rules of each, and `namespace_labels` all
-    of its labels.
-
-    `fingerprints` are those of the pods that the free amounts of a node account for, if its exporter
-    publishes one. `placements` are what the agent of a node saw its pods hold, by uid. `observed_at` is when
-    it last looked, in seconds since 1970, None if that cannot be read; it is always the current one, because
-    nothing else changes with it.
-
-    `server` is the minor version of the API server, the newest release if it is not known. `served` are the
-    extended resources that DRA serves. `unhinted` are these, and those for which no known
-    kubelet generates hints. `pods` counts the pods on nodes, and `ignored` the objects of kinds that are not
-    read, by kind and group (`Deployment.apps`).
-    """
-
-    nodes: tuple[Node, ...] = ()
-    unknown: tuple[str, ...] = ()
-    bare: Mapping[str, UnknownNode] = field(default_factory=dict)
-    shapes: tuple[KnownShape, ...] = ()
-    left_out: LeftOut | None = None
-    pools: GrowablePools = BUILT_IN
-    labels: Mapping[str, str | None] = field(default_factory=dict)
-    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
-    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
-    placements: Mapping[str, Placements] = field(default_factory=dict)
-    observed_at: Mapping[str, float | None] = field(default_factory=dict)
-    server: int = NEWEST
-    served: frozenset[str] = frozenset()
-    unhinted: frozenset[str] = NOTHING_KNOWN
-    problems: tuple[Problem, ...] = ()
-    ignored: Mapping[str, int] = field(default_factory=dict)
-    pods: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _SnapshotData:
-    """What snapshots contain for each node, by its name."""
-
-    nodes: SortedValues[Node] = field(default_factory=SortedValues)
-    bare: NamedValues[UnknownNode] = field(default_factory=NamedValues)
-    labels: NamedValues[str | None] = field(default_factory=NamedValues)
-    node_labels: NamedValues[Mapping[str, str]] = field(default_factory=NamedValues)
-    fingerprints: NamedValues[Fingerprint] = field(default_factory=NamedValues)
-    placements: NamedValues[Placements] = field(default_factory=NamedValues)
-    problems: SortedValues[tuple[Problem, ...]] = field(default_factory=SortedValues)
-
-
 class ClusterState:
-    """Everything seen so far; `snapshot` is the cluster that it represents.
+    """Everything seen so far; `publish` applies to the `cluster` what has changed in it.
 
     A topology without a Node is an orphan that its exporter left behind, and is ignored. But a file may
     contain only topologies: unless its Nodes are `complete`, as an API server's are, there are no orphans if
@@ -120,6 +69,7 @@ class ClusterState:
         complete: bool = False,
         shape_history: ShapeHistory | None = None,
         reader: PodReader | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self.shape_history = shape_history or ShapeHistory(wall=time.time)
         self._complete = self._can_have_orphans = complete
@@ -146,8 +96,8 @@ class ClusterState:
         self._joined: dict[str, Node] = {}
         self._join_problems: dict[str, tuple[Problem, ...]] = {}
         self._unexamined: set[str] = set()
-        self._snapshot_data = _SnapshotData()
-        self._unhinted: tuple[int, frozenset[str]] = -1, NOTHING_KNOWN
+        self.cluster = cluster or Cluster()
+        self.cluster.observed_at = self.topologies.observed_at.view()
         # The history may know nodes of an earlier file.
         self._may_have_others = True
 
@@ -157,7 +107,7 @@ class ClusterState:
 
     @property
     def version(self) -> int:
-        """A number that grows whenever `snapshot` would change, pods aside."""
+        """A number that grows whenever there may be something to publish."""
         return self.shape_history.version + sum(store.version for store in self._stores)
 
     def has_nodes(self) -> bool:
@@ -165,54 +115,54 @@ class ClusterState:
         finished(self._join_changed())
         return bool(self._joined)
 
-    def snapshot(self) -> Snapshot:
-        """Return the cluster that all objects represent now; only changed nodes are joined again."""
-        finished(self.work())
-        data, ruled = self._snapshot_data, dict(self.namespaces.decoded())
-        bare, shapes = data.bare.copy(), self.shape_history.shapes()
-        if self._unhinted[0] != self.shape_history.version:
-            self._unhinted = self.shape_history.version, unhinted(known.shape.node for known in shapes)
-        served = frozenset[str]().union(*(names for _, names in self.device_classes.decoded()))
-        return Snapshot(
-            nodes=data.nodes.copy(),
-            unknown=tuple(sorted(bare)),
-            bare=bare,
-            shapes=shapes,
-            left_out=self.shape_history.left_out,
-            pools=self.shape_history.pools,
-            labels=data.labels.copy(),
-            node_labels=data.node_labels.copy(),
-            namespaces=MappingProxyType({name: namespace.rules for name, namespace in ruled.items()}),
-            namespace_labels=MappingProxyType({name: namespace.labels for name, namespace in ruled.items()}),
-            fingerprints=data.fingerprints.copy(),
-            placements=data.placements.copy(),
-            observed_at=self.topologies.observed_at.view(),
-            server=self.server_version.get(server_version.NAME) or NEWEST,
-            served=served,
-            unhinted=self._unhinted[1] | served,
-            problems=tuple(self._problems()),
-            pods=len(self.pod_counts),
-        )
-
-    def work(self) -> Steps[None]:
-        """Compute in steps what `snapshot` then returns at once, including changes in the meantime."""
+    def publish(self) -> Steps[None]:
+        """Apply to the cluster what has changed, also in the meantime, some nodes at each step."""
         while True:
             self._recall_changed()
+            self._publish_shapes()
+            self._publish_settings()
             yield from self._join_changed()
             yield from self._examine_changed()
-            if not any(store.changed for store in (*self._joins, self.remembered_shapes)):
+            if not any(store.changed for store in self._stores):
                 break
-        # These are not part of any node.
-        self.namespaces.changed.clear()
-        self.device_classes.changed.clear()
-        self.server_version.changed.clear()
+        # Shapes are gone or known by now without any node that changed.
+        self._publish_shapes()
+
+    def _publish_settings(self) -> None:
+        """Publish what is not part of any node."""
+        for name in sorted(self.namespaces.changed):
+            self.cluster.apply(NamespaceChanged(name, self.namespaces.get(name)))
+        version = self.server_version.get(server_version.NAME) or NEWEST
+        served = frozenset[str]().union(*(names for _, names in self.device_classes.decoded()))
+        if (version, served) != (self.cluster.server, self.cluster.served):
+            self.cluster.apply(ServerChanged(version, served))
+        for store in (self.namespaces, self.device_classes, self.server_version, self.remembered_shapes):
+            for name in sorted(store.changed):
+                self._publish_problems((store.kind, name), store.problem(name))
+            store.changed.clear()
+        for name in sorted(self.topologies.observed_at.changed - self._unexamined):
+            self._publish_problems(("Node", name), self._problems_of(name))
         self.topologies.observed_at.changed.clear()
+
+    def _publish_problems(self, key: tuple[str, str], problems: Iterable[Problem]) -> None:
+        before, now = self.cluster.problems_of.get(key, ()), tuple(problems)
+        if now != before:
+            self.cluster.apply(ProblemsChanged(key, before, now))
+
+    def _publish_shapes(self) -> None:
+        """Publish the shapes that have changed, before the first node that has one."""
+        history, cluster = self.shape_history, self.cluster
+        shapes, others = history.pop_changed(), (history.left_out, history.pools)
+        if not cluster.version:
+            # The history may have known them before this cluster.
+            shapes = history.keyed()
+        if shapes or others != (cluster.left_out, cluster.pools):
+            cluster.apply(ShapesChanged(shapes, *others))
 
     def _recall_changed(self) -> None:
         """Recall remembered shapes; they stay known as long as the history keeps them."""
         for name in sorted(self.remembered_shapes.changed):
             self.shape_history.load(self.remembered_shapes.get(name) or RememberedShapes())
-        self.remembered_shapes.changed.clear()
 
     def _join_changed(self) -> Steps[None]:
         """Join the nodes that have changed since the last time."""
@@ -238,11 +188,17 @@ class ClusterState:
             self.shape_history.retain_nodes(self._joined.keys())
         while names := self._unexamined | self.shape_history.pop_stale():
             self._unexamined = {*names}
-            for at, name in enumerate(_in_order(names), start=1):
-                self._update_snapshot_data(name, self._examined(name))
+            for at, name in enumerate(self._in_turn(names), start=1):
+                # A node that cannot be published must not hold back the others.
                 self._unexamined.discard(name)
+                self._publish_node(name, self._examined(name))
                 if at % _NODES_A_STEP == 0:
                     yield
+
+    def _in_turn(self, names: AbstractSet[str]) -> Iterator[str]:
+        """Yield names in order, those of gone nodes last: a node that replaces another is known before."""
+        yield from _in_order(name for name in names if name in self._joined or name in self.nodes)
+        yield from _in_order(name for name in names if not (name in self._joined or name in self.nodes))
 
     def _examined(self, name: str) -> Node | None:
         """Return the node of this name with its health, if it has a topology."""
@@ -252,20 +208,25 @@ class ClusterState:
             return None
         return self.shape_history.update_node(node, identity=node_facts.identity, most=node_facts.most)
 
-    def _update_snapshot_data(self, name: str, known: Node | None) -> None:
-        """Store what snapshots contain for a node."""
-        data, node_facts, topology = self._snapshot_data, self.nodes.get(name), self.topologies.get(name)
-        data.nodes.set(name, known)
-        data.bare.set(name, self._facts(name).bare() if known is None and name in self.nodes else None)
-        data.node_labels.set(name, node_facts.attributes.labels if node_facts else None)
-        data.fingerprints.set(name, topology.fingerprint if known and topology else None)
-        data.placements.set(name, self.topologies.placements.get(name) if known else None)
-        data.problems.set(name, tuple(self._problems_of(name)) or None)
-        # An invalid topology is no reason to change the label of its node.
-        if node_facts and (known or not self._is_reported(name)):
-            data.labels.put(name, node_facts.label)
-        else:
-            data.labels.drop(name)
+    def _publish_node(self, name: str, node: Node | None) -> None:
+        self._publish_shapes()
+        node_facts, topology = self.nodes.get(name), self.topologies.get(name)
+        now = NO_NODE
+        if node or name in self.nodes:
+            now = NodeState(
+                node,
+                None if node else self._facts(name).bare(),
+                node_facts.attributes.labels if node_facts else None,
+                node_facts.label if node_facts else None,
+                # An invalid topology is no reason to change the label of its node.
+                classifiable=bool(node_facts and (node or not self._is_reported(name))),
+                fingerprint=topology.fingerprint if node and topology else None,
+                placements=self.topologies.placements.get(name) if node else None,
+            )
+        before = self.cluster.states.get(name, NO_NODE)
+        if now != before:
+            self.cluster.apply(NodeChanged(name, before, now))
+        self._publish_problems(("Node", name), self._problems_of(name))
 
     def _facts(self, name: str) -> NodeFacts:
         return self.nodes.get(name) or NodeFacts(name)
@@ -353,16 +314,12 @@ class ClusterState:
             return machine_nodes.occupied(node, {}, topology), (problem,)
 
     def _problems_of(self, name: str) -> Iterator[Problem]:
+        for store in (*self._joins, self.topologies.observed_at):
+            yield from store.problem(name)
         yield from self._join_problems.get(name, ())
         # A configuration for a name that no node has is nearly always misspelt.
         if name in self.configurations and name not in self.nodes and not self._is_reported(name):
             yield Problem(kubelet_config.KIND, name, (_NO_SUCH_NODE,))
-
-    def _problems(self) -> Iterator[Problem]:
-        for store in (*self._stores, self.topologies.observed_at):
-            yield from store.problems()
-        for problems in self._snapshot_data.problems.copy():
-            yield from problems
 
 
 _MachineKey = tuple[MachineReport, Policy, Scope, int, CpuFacts, NodeFacts | None]

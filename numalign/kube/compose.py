@@ -20,12 +20,13 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube import client, configz
 from numalign.kube.client import Api
+from numalign.kube.cluster import Cluster
 from numalign.kube.connection import Connection
 from numalign.kube.decode import shapes
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.errors import ClusterError
 from numalign.kube.events import Recorder
-from numalign.kube.feed import Feed, Take
+from numalign.kube.feed import Feed
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.informer import Sink
@@ -70,10 +71,10 @@ class SnapshotSource:
     tasks: Mapping[str, BackgroundTask]
     api: Api | None = None
 
-    async def load(self, take: Take) -> None:
-        """Pass the content of a file to `take`, so that the first request finds it."""
+    async def load(self) -> None:
+        """Read a file for the first time, so that the first request finds its content."""
         if isinstance(self.feed, FileFeed):
-            await self.feed.load(take)
+            await self.feed.load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +140,10 @@ class ClusterProgram(Program[C]):
         return policy
 
     @asynccontextmanager
-    async def source(
+    async def source(  # noqa: PLR0913  a policy and a cluster, and what a program follows
         self,
         policy: PolicyKeeper,
+        cluster: Cluster,
         *,
         watched: Sequence[Sequence[Collection]],
         pods: Sink | None = None,
@@ -162,6 +164,7 @@ class ClusterProgram(Program[C]):
         if settings.snapshot:
             file = FileFeed(
                 settings.snapshot,
+                cluster,
                 every=settings.snapshot_reload_seconds,
                 log=self.log,
                 registry=self.registry,
@@ -175,6 +178,7 @@ class ClusterProgram(Program[C]):
         async with self.connected() as api:
             live = LiveFeed(
                 api,
+                cluster,
                 watched=watched,
                 reader=reader,
                 see=see,

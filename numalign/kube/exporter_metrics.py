@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.exporters import TopologySource, of_node
 from numalign.runtime.metrics import PREFIX
 
 
 @dataclass(frozen=True, slots=True)
 class ExporterMetrics(Collector):
-    """The exporters of all nodes at the time of a scrape.
+    """The exporters of all nodes at the time of a scrape; `wall` returns seconds since 1970."""
 
-    `snapshot` returns None before there is a first one; `wall` returns seconds since 1970.
-    """
-
-    snapshot: Callable[[], Snapshot | None]
+    cluster: Cluster
     wall: Callable[[], float]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -33,11 +30,11 @@ class ExporterMetrics(Collector):
         oldest = GaugeMetricFamily(
             f"{PREFIX}topology_oldest_seconds", "Age of the oldest agent report in use, in seconds."
         )
-        if snapshot := self.snapshot():
-            now = self.wall()
-            healths = [of_node(snapshot, node.name, now=now) for node in snapshot.nodes]
+        if self.cluster.listed:
+            now, states = self.wall(), self.cluster.states
+            healths = [of_node(self.cluster, name, now=now) for name, state in states.items() if state.node]
             counts = Counter(health.source for health in healths)
-            counts[TopologySource.NONE] = len(snapshot.unknown)
+            counts[TopologySource.NONE] = len(states) - len(healths)
             for source in TopologySource:
                 nodes.add_metric([source], counts[source])
             stale.add_metric([], sum(health.stale for health in healths))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 
 STALE_SECONDS = 600.0
 """The age beyond which an agent has certainly missed a write: it writes at least every 300 s."""
@@ -40,21 +40,21 @@ class ExporterHealth:
         return {"source": self.source, "age": None if self.age is None else int(self.age)}
 
 
-def of_node(snapshot: Snapshot, name: str, *, now: float) -> ExporterHealth:
+def of_node(cluster: Cluster, name: str, *, now: float) -> ExporterHealth:
     """Return the source of a node with a known topology; `now` is in seconds since 1970."""
-    seen = snapshot.observed_at.get(name)
+    seen = cluster.observed_at.get(name)
     if seen is None:
         return ExporterHealth(TopologySource.EXPORTER)
     # The clock of a node may be ahead.
     return ExporterHealth(TopologySource.AGENT, max(now - seen, 0.0))
 
 
-def newest(snapshot: Snapshot, *, now: float) -> float:
+def newest(cluster: Cluster, *, now: float) -> float:
     """Return when an agent looked last, at most `now`; `now` without agents. In seconds since 1970.
 
     A file does not contain the time when it was written; its agents wrote until then.
     """
-    return min(max((seen for seen in snapshot.observed_at.values() if seen is not None), default=now), now)
+    return min(max((seen for seen in cluster.observed_at.values() if seen is not None), default=now), now)
 
 
 NOBODY = ExporterHealth(TopologySource.NONE)

@@ -2,8 +2,9 @@
 Following the API server.
 
 Each kind of objects is watched by its own informer, and all of them fill one cluster state. Changes come in
-bursts (an exporter writes every node each minute), so they are gathered for a moment before the cluster is
-joined again: a result is never later than that moment, and a burst costs no more than one change.
+bursts (an exporter writes every node each minute), so they are gathered for a moment before they are
+published, a few nodes at a time with other tasks in between: several writes to one node within that moment
+are one change, and no change is later than that moment and the work before it.
 """
 
 import asyncio
@@ -18,12 +19,12 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube import installed_versions, kinds
 from numalign.kube.client import Api
+from numalign.kube.cluster import Cluster, Settled
 from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import device_classes, numatopologies, server_version, shapes
 from numalign.kube.decode.nrt import KIND
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.errors import ClusterError
-from numalign.kube.feed import Take
 from numalign.kube.informer import Informer, Sink, WatchFailure, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
 from numalign.kube.pod_counts import PodCounts
@@ -98,7 +99,7 @@ class _CountSink:
 
 
 class LiveFeed:
-    """The cluster behind an API server.
+    """The API server behind a `cluster`, which is changed in place.
 
     If pods are watched, they go to `pods`, and then results depend on them; without `pods` they are counted,
     as `reader` reads them, and each new or changed pod is passed to `see`. All of the `watched` kinds must be
@@ -110,6 +111,7 @@ class LiveFeed:
     def __init__(  # noqa: PLR0913  a server, what to watch, and what every part of a process is given
         self,
         api: Api,
+        cluster: Cluster,
         *,
         watched: Sequence[Sequence[Collection]],
         optional: Sequence[Sequence[Collection]] = (),
@@ -123,7 +125,7 @@ class LiveFeed:
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.state = ClusterState(complete=True, shape_history=shape_history, reader=reader)
+        self.state = ClusterState(complete=True, shape_history=shape_history, reader=reader, cluster=cluster)
         self._api = api
         self._declared = declared
         self._pods = pods
@@ -152,7 +154,7 @@ class LiveFeed:
         )
         self._optional = [informers.pop(versions[0].kind) for versions in optional]
         self._needed = [*informers.values()]
-        self._given: int | None = None
+        self._published: int | None = None
 
     def waiting_for(self) -> str | None:
         """Return the kinds without a first list, or answer if optional; counted pods are ignored."""
@@ -185,15 +187,15 @@ class LiveFeed:
         """Return the caches of objects, which may include deleted ones."""
         return self.state.caches()
 
-    async def follow(self, take: Take) -> None:
-        """Watch, and pass on a snapshot whenever something has changed; never returns."""
+    async def follow(self) -> None:
+        """Watch, and apply what has changed; never returns."""
         async with asyncio.TaskGroup() as group:
             for informer in (*self._needed, *self._optional):
                 group.create_task(informer.run())
             for informer in self._counted:
                 group.create_task(self._count(informer))
             group.create_task(self._follow_version())
-            await self._publish(take)
+            await self._publish()
 
     async def _follow_version(self) -> None:
         """Read the version of the API server now and again; the last one counts while it does not answer."""
@@ -209,28 +211,22 @@ class LiveFeed:
             await self._sleep(GATHERING_SECONDS)
         await pods.run()
 
-    async def _publish(self, take: Take) -> None:
+    async def _publish(self) -> None:
         while True:
             self.state.shape_history.declare(self._declared())
             self.state.shape_history.expire()
             began = self._clock()
-            if self.state.version != self._given and self.waiting_for() is None:
-                await self._give(take)
-            taken = self._clock() - began
-            await self._sleep(min(max(GATHERING_SECONDS, SHARE * taken), LONGEST_GATHERING_SECONDS))
-
-    async def _give(self, take: Take) -> None:
-        """Pass on the current state; if it is rejected, the last snapshot stays in force until the next."""
-        self._given = self.state.version
-        try:
-            await patiently(self.state.work())
-            self._given = self.state.version
-            snapshot = self.state.snapshot()
-            # Each of these lets other tasks run.
-            await self._sleep(0)
-            await take(snapshot)
-        except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
-            self._log.failed("snapshot.failed", error)
+            pause = GATHERING_SECONDS
+            if self.state.version != self._published and self.waiting_for() is None:
+                try:
+                    await patiently(self.state.publish())
+                    self._published = self.state.version
+                    self.state.cluster.apply(Settled())
+                    pause = max(pause, SHARE * (self._clock() - began))
+                except Exception as error:  # noqa: BLE001  no object in a cluster may end the program
+                    self._log.failed("snapshot.failed", error)
+                    pause = LONGEST_GATHERING_SECONDS
+            await self._sleep(min(pause, LONGEST_GATHERING_SECONDS))
 
     def _sink(self, collection: Collection) -> Sink:
         state = self.state

@@ -127,9 +127,10 @@ class Store(Generic[Decoded]):
         self.version += 1
         self.changed.add(name)
 
-    def problems(self) -> Iterator[Problem]:
-        """Return the objects with mistakes."""
-        return (Problem(self.kind, name, mistakes) for name, mistakes in self._mistakes.items())
+    def problem(self, name: str) -> Iterator[Problem]:
+        """Yield the mistakes of an object, if it has any."""
+        if mistakes := self._mistakes.get(name):
+            yield Problem(self.kind, name, mistakes)
 
 
 class TopologyStore(Store[Topology]):

@@ -211,17 +211,16 @@ class Reservations:
         gone = observations.given_away(node, last, now.values())
         entry.last = last | dict.fromkeys(gone, RELEASED)
 
-    def remove_nodes(self, names: Iterable[str]) -> None:
-        """Forget the topologies of these nodes; their pods stay."""
-        for name in names:
-            entry = self._entry(name)
-            entry.node = entry.fingerprint = entry.facts = None
-            entry.reported = None
-            for assigned_pod in entry.assigned_pods.values():
-                self._count_cpus(entry, assigned_pod)
-            self._changed(name)
-            if not entry.assigned_pods:
-                del self._entries[name]
+    def remove_node(self, name: str) -> None:
+        """Forget the topology of a node; its pods stay."""
+        entry = self._entry(name)
+        entry.node = entry.fingerprint = entry.facts = None
+        entry.reported = None
+        for assigned_pod in entry.assigned_pods.values():
+            self._count_cpus(entry, assigned_pod)
+        self._changed(name)
+        if not entry.assigned_pods:
+            del self._entries[name]
 
     def set_complete(self, complete: bool) -> None:  # noqa: FBT001  the one thing that it is about
         """Set whether every pod on every node is listed; a file may contain only topologies."""

@@ -4,16 +4,18 @@ The answers of all nodes to one pod at one moment, as for the scorer and as `kub
 All nodes are evaluated at once; the explanations are then composed in steps, with other tasks in between.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
-from numalign.cache.question import Question
+from numalign.cache.pace import Pace
+from numalign.cache.ranking import Ranks
 from numalign.decision.doubts import SENTENCES
 from numalign.map.views import HeldInZones, WhatIfAnswer, WhatIfNode
 from numalign.model.constraints import Constraints
-from numalign.runtime.cooperative import TimeSlice, patiently
-from numalign.scheduling.current_answers import current_answers
+from numalign.runtime.cooperative import TimeSlice, computed, patiently
+from numalign.scheduling.current_answers import CurrentAnswers, current_answers
 from numalign.scheduling.node_explanation import Chance, NodeExplanation, Rules
 from numalign.scheduling.ranking import Ranker
 from numalign.scheduling.scheduler_state import AT_ONCE, PendingPod, SchedulerState
@@ -47,32 +49,30 @@ async def explained_nodes(
     state: SchedulerState, ranker: Ranker, pod: PendingPod, constraints: Constraints
 ) -> ExplainedNodes:
     """Return the answers of all nodes to a pod with these constraints, by the current ledger."""
-    await patiently(_work(state, pod.question))
-    answers, rules = current_answers(state, pod.question, constraints), Rules(pod.question)
-    ranks, time_slice = ranker.ranks(answers.batch, state.labels, opted_out=pod.opted_out), TimeSlice()
+    await patiently(None for _left in state.cache.work_ahead(AT_ONCE, state.clock))
+
+    def answered() -> tuple[CurrentAnswers, Ranks]:
+        answers = current_answers(state, pod.question, constraints)
+        return answers, ranker.ranks(answers.batch, state.labels, opted_out=pod.opted_out)
+
+    answers, ranks = await computed(state.cache.pace, answered)
+    rules, time_slice = Rules(pod.question, state.cache.pace), TimeSlice()
     by_chance: Mapping[Chance, list[NodeExplanation]] = {chance: [] for chance in Chance}
     for at in ranks.order(answers.batch.names):
         explanation = answers.explanation(at, rules)
         by_chance[explanation.chance].append(explanation)
         await time_slice.share()
-    unknown = tuple(name for name in answers.snapshot.unknown if name not in answers.kept_away)
+    unknown = tuple(name for name in answers.cluster.unknown if name not in answers.kept_away)
     return ExplainedNodes(tuple(each for alike in by_chance.values() for each in alike), unknown)
 
 
-def _work(state: SchedulerState, question: Question) -> Iterator[None]:
-    """Compute in steps what the nodes then answer at once; that is a lot if nothing was computed ahead."""
-    yield from (None for _left in state.cache.work_ahead(AT_ONCE, state.clock))
-    yield from state.cache.work(tuple(state.reservations.node_names()), question, now=state.clock())
-
-
-async def shown_nodes(explained: Sequence[NodeExplanation]) -> tuple[WhatIfNode, ...]:
+async def shown_nodes(explained: Sequence[NodeExplanation], pace: Pace) -> tuple[WhatIfNode, ...]:
     """Return the answers of nodes, as shown."""
     nodes, time_slice = list[WhatIfNode](), TimeSlice()
     for at, explanation in enumerate(explained):
         shown = _shown(explanation)
         if at < MOST_DETAILED:
-            await patiently(explanation.rules.work(explanation.node))
-            shown = _detailed(explanation, shown)
+            shown = await computed(pace, partial(_detailed, explanation, shown))
         nodes.append(shown)
         await time_slice.share()
     return tuple(nodes)

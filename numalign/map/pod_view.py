@@ -75,7 +75,7 @@ def containers(demand: Demand | None) -> tuple[ContainerRequests, ...]:
 
 
 def _policy(state: SchedulerState) -> EffectivePolicy:
-    return EffectivePolicy.of(state.snapshot, state.policy.now) if state.snapshot else EffectivePolicy()
+    return EffectivePolicy.of(state.cluster, state.policy.now)
 
 
 def _on_node(state: SchedulerState, node: str, pod: PodInfo, visible: Visible) -> PodOnNode | None:

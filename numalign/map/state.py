@@ -10,10 +10,11 @@ import heapq
 import math
 from collections import OrderedDict
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from numalign.kube import exporters
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Change, NodeChanged
 from numalign.map import fleet, node_view, pod_view, tiles
 from numalign.map.fleet import ShownNodes
 from numalign.map.pods_on_node import namespaces_on
@@ -40,8 +41,7 @@ class MapState:
         self._stale = set(state.reservations.node_names())
         self._settling: list[tuple[float, str]] = []
         self._due: list[tuple[float, str]] = []
-        self._snapshot: Snapshot | None = None
-        self._unknown: frozenset[str] = frozenset()
+        self._unknown: set[str] = set()
         self._silent = set[str]()
         self._listened = set[str]()
         # Later than any revision of an earlier process, so that its pages reload everything.
@@ -49,6 +49,7 @@ class MapState:
         self._changed: OrderedDict[str, int] = OrderedDict()
         self._fleets: OrderedDict[FleetQuery, Fleet] = OrderedDict()
         state.reservations.on_change(self._note)
+        state.cluster.listen(self._take)
 
     @property
     def revision(self) -> int:
@@ -57,9 +58,8 @@ class MapState:
         return self._revision
 
     @property
-    def unknown(self) -> frozenset[str]:
+    def unknown(self) -> AbstractSet[str]:
         """The names of nodes without topology."""
-        self._look()
         return self._unknown
 
     def changed_since(self, revision: int) -> frozenset[str] | None:
@@ -111,14 +111,13 @@ class MapState:
 
     def _nodes(self) -> ShownNodes:
         """Return all nodes, with and without topology."""
-        snapshot = self.state.snapshot or Snapshot()
         # Agents observe their nodes repeatedly; often only the time changes.
-        seen = snapshot.observed_at
+        seen = self.state.cluster.observed_at
         current = [
             one if one.seen == seen.get(one.name) else replace(one, seen=seen.get(one.name))
             for one in self._tiles.values()
         ]
-        return ShownNodes(current, self._unknown, snapshot.node_labels)
+        return ShownNodes(current, frozenset(self._unknown), dict(self.state.labels))
 
     def _note(self, name: str) -> None:
         """Record that a node has changed."""
@@ -129,15 +128,14 @@ class MapState:
         if len(self._changed) > MOST_CHANGED:
             _, self._forgotten = self._changed.popitem(last=False)
 
+    def _take(self, change: Change) -> None:
+        """Note a node without topology that was added or removed; the ledger reports the others."""
+        if isinstance(change, NodeChanged) and bool(change.now.bare) is not bool(change.before.bare):
+            (self._unknown.add if change.now.bare else self._unknown.discard)(change.name)
+            self._note(change.name)
+
     def _look(self) -> None:
-        """Detect unreported changes: added or removed nodes without topology, and effects of time."""
-        snapshot = self.state.snapshot
-        if snapshot is not self._snapshot:
-            self._snapshot = snapshot
-            unknown = frozenset(snapshot.unknown if snapshot else ())
-            for name in sorted(unknown ^ self._unknown):
-                self._note(name)
-            self._unknown = unknown
+        """Detect the effects of time."""
         now = self.state.clock()
         while self._settling and self._settling[0][0] <= now:
             self._note(heapq.heappop(self._settling)[1])
@@ -150,10 +148,10 @@ class MapState:
 
     def _listen(self, name: str) -> None:
         """Detect an agent that became stale or publishes again, and schedule the next check of the others."""
-        made, snapshot = self._tiles.get(name), self.state.snapshot
-        if made is None or snapshot is None:
+        made = self._tiles.get(name)
+        if made is None:
             return
-        exporter = exporters.of_node(snapshot, name, now=self.state.wall())
+        exporter = exporters.of_node(self.state.cluster, name, now=self.state.wall())
         if exporter.stale is not (Condition.STALE in made.conditions):
             self._note(name)
         elif exporter.age is not None and not exporter.stale:

@@ -18,10 +18,10 @@ from numalign.shapes.health import missing_devices
 def tile(state: SchedulerState, name: str) -> NodeTile | None:
     """Return the current tile of a node; None if its topology is not known."""
     free = state.reservations.free_capacity(name, now=state.clock())
-    if free is None or state.snapshot is None:
+    if free is None or not state.cluster.listed:
         return None
     node = free.node
-    exporter = exporters.of_node(state.snapshot, name, now=state.wall())
+    exporter = exporters.of_node(state.cluster, name, now=state.wall())
     misaligned = sum(each.alignment.misaligned for each in pod_alignments(state, name))
     conditions = {*_conditions(node), *([Condition.MISALIGNED] if misaligned else [])}
     if exporter.stale:
@@ -34,7 +34,7 @@ def tile(state: SchedulerState, name: str) -> NodeTile | None:
         zone_uses(free),
         frozenset(conditions),
         exporter.source,
-        state.snapshot.observed_at.get(name),
+        state.cluster.observed_at.get(name),
         free.basis,
         len(state.reservations.assigned_to(name)),
         misaligned,

@@ -9,13 +9,13 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from numalign.cache import ClusterCache, admission, dra
-from numalign.cache.admission import AdmissionDecision
+from numalign.cache import admission, dra
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion
 from numalign.cache.question import Question
 from numalign.decision.evaluate import NO_INTENT
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.admission_caches import GatheredCache
 from numalign.kube.decode.pod_reader import PodReading
 from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.decode.templates import PodTemplate
@@ -36,7 +36,7 @@ from numalign.map.views import (
 )
 from numalign.model.constraints import Constraints
 from numalign.model.errors import BadInput, BadPod, Mistake
-from numalign.runtime.cooperative import TimeSlice, patiently
+from numalign.runtime.cooperative import TimeSlice, computed
 from numalign.scheduling.node_explanation import (
     counted_by_reason,
 )
@@ -67,8 +67,11 @@ class WhatIf:
     map_state: MapState
     ranker: Ranker = field(default_factory=lambda: Ranker(RankingRules()))
     unknown_may_fit: bool = True
-    _shapes: ClusterCache = field(init=False, default_factory=ClusterCache)
+    _shapes: GatheredCache = field(init=False)
     _turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self._shapes = GatheredCache(self._state.cluster)
 
     @property
     def _state(self) -> SchedulerState:
@@ -141,7 +144,7 @@ class WhatIf:
         subjects, mistakes = list[_Subject](), list[Mistake]()
         for template in asked.templates:
             reading = self._state.reader.read(
-                template.place.raw, asked.namespace, policy, user, server=self._snapshot.server
+                template.place.raw, asked.namespace, policy, user, server=self._state.cluster.server
             )
             try:
                 subjects.append(self._subject(asked, template, reading))
@@ -163,25 +166,21 @@ class WhatIf:
                 )
             case Exempt() | Invalid():
                 raise BadPod(reading.mistakes)
-        by_node = self._state.reader.shared(dra.by_node(question, self._snapshot.served))
+        by_node = self._state.reader.shared(dra.by_node(question, self._state.cluster.served))
         pod_question = reading if isinstance(reading, PodQuestion) else None
         created = self._state.next_created()
         pending = PendingPod("", asked.namespace, asked.name, created, by_node, pod_question)
         return _Subject(template, reading, pending, constraints)
 
-    @property
-    def _snapshot(self) -> Snapshot:
-        return self._state.snapshot or Snapshot()
-
     def _policy(self) -> EffectivePolicy:
-        return EffectivePolicy.of(self._snapshot, self._state.policy.now)
+        return EffectivePolicy.of(self._state.cluster, self._state.policy.now)
 
     # Answering.
 
     async def _of_template(self, subject: _Subject, notes: tuple[str, ...]) -> WhatIfTemplate:
         webhook, pod = await self._webhook(subject.reading), subject.pending
         explained = await explained_nodes(self._state, self.ranker, pod, subject.constraints)
-        nodes = await shown_nodes(explained.by_rank)
+        nodes = await shown_nodes(explained.by_rank, self._state.cache.pace)
         counts = Counter(node.answer for node in nodes)
         counted = counted_by_reason(explained.by_rank)
         return WhatIfTemplate(
@@ -201,17 +200,11 @@ class WhatIf:
         """Return the response of the webhook, which knows the published topology of nodes, and shapes."""
         if not isinstance(reading, PodQuestion):
             return WebhookAnswer(None, (), reading.reason if isinstance(reading, Exempt) else None)
-        snapshot, policy = self._snapshot, self._state.policy.now
-        await patiently(
-            self._shapes.update(
-                snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out, snapshot.pools
-            )
-        )
-        await patiently(admission.steps(reading, self._shapes, served=snapshot.served))
+        cluster, policy, cache = self._state.cluster, self._state.policy.now, await self._shapes.current()
         refusals = policy.refusals(unknown_may_fit=self.unknown_may_fit)
-        decision: AdmissionDecision = admission.decide(
-            reading, self._shapes, refusals, now=self._state.wall(), served=snapshot.served
-        )
+        now, served = self._state.wall(), cluster.served
+        decide = partial(admission.decide, reading, cache, refusals, now=now, served=served)
+        decision = await computed(cache.pace, decide)
         return WebhookAnswer(decision.refusal, decision.all_warnings, None)
 
 

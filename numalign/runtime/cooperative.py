@@ -7,8 +7,8 @@ take turns by tenant.
 
 import asyncio
 import time
-from collections.abc import Generator, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import Protocol, TypeVar
 
 from numalign.runtime.work_queue import CALL
 
@@ -29,9 +29,13 @@ class TimeSlice:
         # What a call has done since its turn began counts.
         self._until = call.began + CALL_SECONDS if call else time.perf_counter() + SECONDS
 
+    def is_over(self) -> bool:
+        """Return whether other tasks should run."""
+        return time.perf_counter() > self._until
+
     async def share(self) -> None:
         """Let other tasks run if the time is over, and begin the next slice."""
-        if time.perf_counter() > self._until:
+        if self.is_over():
             if call := CALL.get():
                 await call.turn()
                 self._until = call.began + CALL_SECONDS
@@ -57,3 +61,26 @@ async def result_of(work: Generator[None, None, Result]) -> Result:
 
     await patiently(steps())
     return results[0]
+
+
+class Pace(Protocol):
+    """How answers are computed, see `numalign.cache.pace`."""
+
+    def in_steps(
+        self, answer: Callable[[], Result], over: Callable[[], bool]
+    ) -> Generator[None, None, Result]:
+        """Compute an answer in steps, each until its time is over."""
+
+
+async def computed(pace: Pace, answer: Callable[[], Result]) -> Result:
+    """Compute an answer, while other tasks run in between."""
+    time_slice = TimeSlice()
+    await time_slice.share()
+    steps = pace.in_steps(answer, time_slice.is_over)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+        await time_slice.share()

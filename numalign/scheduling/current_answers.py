@@ -14,7 +14,7 @@ from numalign.decision import wording
 from numalign.decision.scoring import EVEN, Strategy
 from numalign.decision.verdict import Verdict
 from numalign.kube import exporters
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.decode.recreated import without_classes
 from numalign.ledger.rearrangement import Rearrangement
 from numalign.model.constraints import Constraints
@@ -36,7 +36,7 @@ class CurrentAnswers:
     kept_away: Mapping[str, NotEligible]
     excluded: Mapping[str, NotEligible]
     own_constraints: Constraints
-    snapshot: Snapshot
+    cluster: Cluster
     _ledger: Rearrangement
     _wall: float
     _codes: Sequence[int]
@@ -48,7 +48,7 @@ class CurrentAnswers:
         name, result = self.nodes[at].name, self._result(at)
         permanent = result.refusal is not None and result.refusal.permanent
         away = (self.excluded if permanent else self.kept_away).get(name)
-        exporter = exporters.of_node(self.snapshot, name, now=self._wall)
+        exporter = exporters.of_node(self.cluster, name, now=self._wall)
         unmet, lasting = (away.unmet, away.lasting) if away else (None, False)
         short = self._ledger.short_of(name, self.batch.question.demand)
         return NodeExplanation(result, rules, exporter, unmet, lasting, short, self.own_constraints)
@@ -85,7 +85,7 @@ def current_answers(
         state.cache.not_eligible(names, constraints, now=now),
         state.cache.not_eligible(names, everywhere, now=now),
         everywhere,
-        state.snapshot or Snapshot(),
+        state.cluster,
         ledger.leaving(own, (uid,)) if own else ledger,
         state.wall(),
         batch.codes.tolist(),

@@ -6,15 +6,18 @@ are evaluated at once. To know the pod's zones on a node, and for which pods it 
 is evaluated by itself.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from numalign.cache.batch import UNKNOWN, Batch
 from numalign.cache.scheduler_cache import NotEligible
 from numalign.ledger.model import Prediction
+from numalign.runtime.cooperative import computed
 from numalign.scheduling import reasons
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,9 @@ class NodeAnswers:
     unknown: Literal["cannot-fit", "may-fit"]
     clock: Callable[[], float]
 
-    def work(self, names: Sequence[str], pod: PendingPod) -> Iterator[None]:
-        """Compute in steps what `batch` then returns at once."""
-        return self.state.cache.work(names, pod.question, now=self.clock())
+    async def evaluate(self, answer: Callable[[], T]) -> T:
+        """Return an answer that is computed here, while other tasks run in between."""
+        return await computed(self.state.cache.pace, answer)
 
     def batch(self, names: Sequence[str], pod: PendingPod) -> Batch:
         """Return which of these nodes take the pod, and how well."""

@@ -18,9 +18,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from numalign.cache import Question
+from numalign.cache.pace import Pace
 from numalign.decision import score_words, unmatched, wording
 from numalign.decision.doubts import Doubt, doubts
-from numalign.decision.evaluate import evaluate, evaluating
+from numalign.decision.evaluate import evaluating
 from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Verdict
 from numalign.kube.decode import placements
@@ -30,7 +31,6 @@ from numalign.model.attributes import NO_ATTRIBUTES
 from numalign.model.constraints import ANYWHERE, Constraints, Unmet
 from numalign.model.node import Node, node_class
 from numalign.model.resources import EMPTY, Resources, quantities
-from numalign.model.steps import Steps
 from numalign.shapes.health import missing_devices
 
 
@@ -62,22 +62,20 @@ PLACES: Mapping[Chance, int] = MappingProxyType({chance: place for place, chance
 class Rules:
     """The verdicts for one question; nodes in the same state are evaluated once."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, pace: Pace | None = None) -> None:
         self._question = question
+        self._pace = pace or Pace()
         self._verdicts: dict[Node, Verdict] = {}
 
     def verdict(self, node: Node) -> Verdict:
         """Return the verdict of a node."""
         state = _state(node)
         if state not in self._verdicts:
-            self._verdicts[state] = evaluate(node, self._question.demand, self._question.intent)
+            self._pace.do(self._evaluate(state, node))
         return self._verdicts[state]
 
-    def work(self, node: Node) -> Steps[None]:
-        """Compute in steps what `verdict` then returns at once."""
-        state = _state(node)
-        if state not in self._verdicts:
-            self._verdicts[state] = yield from evaluating(node, self._question.demand, self._question.intent)
+    def _evaluate(self, state: Node, node: Node) -> Iterator[None]:
+        self._verdicts[state] = yield from evaluating(node, self._question.demand, self._question.intent)
 
     def why_scored(self, node: Node, strategy: Strategy) -> str:
         """Return why a node that admits the pod has its score, as words that follow it."""

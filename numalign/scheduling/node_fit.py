@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from numalign.kube.cluster import NO_NODE
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import AssignedPod
 from numalign.model.demand import Demand
@@ -57,7 +58,7 @@ class NodeFit:
         used, most = self._of(name), totals.get(PODS)
         if most is not None and used.pods >= most:
             return False
-        served = self.state.snapshot.served if self.state.snapshot else frozenset[str]()
+        served = self.state.cluster.served
         return all(
             amount <= totals.get(resource, 0) - used.amounts[resource]
             for resource, amount in demand.total.items()
@@ -70,7 +71,7 @@ class NodeFit:
         info = self.state.reservations.node_info(name)
         if info is not None:
             return info.node.totals
-        bare = self.state.snapshot.bare.get(name) if self.state.snapshot else None
+        bare = self.state.cluster.states.get(name, NO_NODE).bare
         return bare.totals if bare else None
 
     def _of(self, name: str) -> _Used:

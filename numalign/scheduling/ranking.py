@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from types import MappingProxyType
 
 from numalign.cache.batch import Batch
@@ -73,28 +72,30 @@ class Ranker:
         self._rules = rules
         self._rankings = rules.rankings
         self._bare = rules.number_of({})
-        self._read: Mapping[str, Mapping[str, str]] = {}
-        self._numbers: Mapping[str, int] = {}
+        self._numbers: dict[str, tuple[Mapping[str, str], int]] = {}
 
     def ranks(
         self, batch: Batch, labels: Mapping[str, Mapping[str, str]], *, opted_out: bool = False
     ) -> Ranks:
         """Return the ranks of the nodes of a call for one pod, by their position.
 
-        `labels` are those of each node, and are not changed in place. A pod has `opted_out` by setting
+        `labels` are those of each node, none of which is changed in place. A pod has `opted_out` by setting
         `none`; one without any setting has not.
         """
         chosen = self._chosen(batch.names, labels) if self._rules.choices else None
         return ranks(batch, self._rankings, chosen=chosen, opted_out=opted_out)
 
     def _chosen(self, names: Sequence[str], labels: Mapping[str, Mapping[str, str]]) -> Sequence[int]:
-        if labels is not self._read:
-            self._numbers = {
-                name: self._numbers[name] if self._read.get(name) is mine else self._rules.number_of(mine)
-                for name, mine in labels.items()
-            }
-            self._read = labels
-        return list(map(self._numbers.get, names, repeat(self._bare)))
+        numbers, known = [self._bare] * len(names), self._numbers
+        for at, name in enumerate(names):
+            if (mine := labels.get(name)) is not None:
+                if name not in known or known[name][0] is not mine:
+                    known[name] = mine, self._rules.number_of(mine)
+                numbers[at] = known[name][1]
+        # Nodes that are gone may have left some.
+        if len(known) > 2 * len(labels):
+            known.clear()
+        return numbers
 
 
 def parse_strategies(text: str) -> tuple[Measure, ...]:

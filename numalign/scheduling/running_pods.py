@@ -144,10 +144,6 @@ class RunningPodJudge:
         kept = pod.recreated or UNCONSTRAINED
         return self.reader.read(pod.request, pod.namespace, self.policy, self.user, kept=kept)
 
-    def is_new(self, pod: PodInfo) -> bool:
-        """Return whether this pod takes longer, because no pod with its request was judged yet."""
-        return _key(pod) not in self._by_request
-
     def judge(self, pod: PodInfo, alignment: Alignment | None) -> RunningPod:
         """Return the outcome of each rule for a pod; `alignment` is None if it was not judged."""
         key = _key(pod)

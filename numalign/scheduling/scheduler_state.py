@@ -1,15 +1,15 @@
 """
 The state of the scorer: nodes, the pods on them, and the default requests of pods.
 
-Pods arrive one by one, at once when the API server reports them; nodes and namespaces arrive as snapshots.
-Both end in one ledger, from which all answers are computed. The content of a request counts only for its own
-pod: no caller can claim room.
+Pods, nodes and namespaces arrive change by change, at once when the API server reports them. All end in one
+ledger, from which all answers are computed. The content of a request counts only for its own pod: no caller
+can claim room.
 """
 
 import asyncio
 import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
@@ -18,11 +18,12 @@ from numalign.cache import Question, dra
 from numalign.cache.pod_question import Invalid, PodQuestion
 from numalign.cache.scheduler_cache import SchedulerCache
 from numalign.decision.evaluate import NO_INTENT
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Change, Cluster, NamespaceChanged, NodeChanged, Settled
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader, PodReading
 from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.files.policy import ClusterPolicy
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger import claims
@@ -129,6 +130,15 @@ _UNREAD = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
 """The demand of an unreadable pod that does not request alignment: every node fits."""
 
 
+class _LastRead(NamedTuple):
+    """The pod that was read last, and under which policy and version of the cluster's rules."""
+
+    pod: Mapping[str, object]
+    policy: ClusterPolicy
+    version: int
+    pending: PendingPod
+
+
 class UnknownNamespace(BadInput):
     """Raised for a pod of a namespace that the watch has not reported yet."""
 
@@ -141,33 +151,33 @@ Watcher = Callable[[PodInfo, PodInfo | None], None]
 class SchedulerState:
     """The state of the cluster. Times are seconds of `clock`; `wall` is seconds since 1970.
 
-    `watchers` are called with every change of a pod, before the ledger has it. `complete` is whether a
-    snapshot comes with all pods. With `follows`, snapshots come from watches, which may be late: what is
-    requested for the pods of an unknown namespace is not known.
+    `watchers` are called with every change of a pod, before the ledger has it. `complete` is whether all
+    pods are known. With `follows`, the cluster comes from watches, which may be late: what is requested for
+    the pods of an unknown namespace is not known.
     """
 
     reservations: Reservations
     _: KW_ONLY
+    cluster: Cluster
     policy: PolicyKeeper
     match: InitVar[Match]
     clock: Callable[[], float]
     wall: Callable[[], float]
     watchers: tuple[Watcher, ...] = ()
-    complete: Callable[[Snapshot], bool] = lambda _snapshot: True
+    complete: Callable[[Settled], bool] = lambda _settled: True
     follows: bool = False
     pods: dict[str, PodInfo] = field(init=False, default_factory=dict)
-    labels: Mapping[str, Mapping[str, str]] = field(init=False, default_factory=dict)
-    snapshot: Snapshot | None = field(init=False, default=None)
     cache: SchedulerCache = field(init=False)
     reader: PodReader = field(init=False)
-    _last: tuple[tuple[object, ...], PendingPod] | None = field(init=False, default=None)
+    _last: _LastRead | None = field(init=False, default=None)
     _asked: LRU[str, PendingPod] = field(init=False)
     _pinned: PinnedReservations = field(init=False)
     _awaited: dict[str, asyncio.Event] = field(init=False, default_factory=dict)
     _waiting: int = field(init=False, default=0)
     _expired: dict[str, float] = field(init=False, default_factory=dict)
     _tries: dict[str, float] = field(init=False, default_factory=dict)
-    _asked_under: EffectivePolicy = field(init=False, default_factory=EffectivePolicy)
+    _unread: set[str] = field(init=False, default_factory=set)
+    _pins_wait: bool = field(init=False, default=False)
 
     def __post_init__(self, match: Match) -> None:
         self._pinned = PinnedReservations(
@@ -180,6 +190,13 @@ class SchedulerState:
         self.cache = SchedulerCache(self.reservations)
         self.reader = PodReader(match)
         self._asked = LRU(REMEMBERED, weigh=lambda _uid, pod: pod.weight)
+        self.cluster.listen(self._take)
+        self.policy.on_change(lambda: self._unread.update(pod.namespace for pod in self.pods.values()))
+
+    @property
+    def labels(self) -> Mapping[str, Mapping[str, str]]:
+        """All labels of each Node."""
+        return self.cluster.node_labels
 
     def caches(self) -> Caches:
         """Return the caches of pods that were asked about."""
@@ -187,34 +204,63 @@ class SchedulerState:
 
     # What the cluster is.
 
-    async def update_snapshot(self, snapshot: Snapshot) -> None:
-        """Replace the nodes and namespaces by those of a snapshot."""
-        before, nodes = self.snapshot or Snapshot(), {node.name: node for node in snapshot.nodes}
-        changed = _different(nodes, {node.name: node for node in before.nodes})
-        changed |= _different(snapshot.fingerprints, before.fingerprints)
-        changed |= _different(snapshot.placements, before.placements)
-        self.reservations.set_complete(self.complete(snapshot))
-        self.reservations.remove_nodes(set(self.reservations.node_names()) - nodes.keys())
-        for name in sorted(changed & nodes.keys()):
-            fingerprint = snapshot.fingerprints.get(name)
-            reader = PodFingerprintReader(fingerprint) if fingerprint else None
-            self.reservations.update_node(nodes[name], reader)
-            placements = snapshot.placements.get(name)
-            observed = None if placements is None else _records(placements)
-            self.reservations.update_observed(name, observed, now=self.clock())
-        await patiently(self.cache.set_unknown(snapshot.bare))
-        self.labels = snapshot.node_labels
-        self.snapshot = snapshot
-        self._pinned.look()
-        await self._update_intents()
+    def _take(self, change: Change) -> None:
+        """Bring the ledger up to date with a change of the cluster."""
+        match change:
+            case NodeChanged():
+                self._take_node(change)
+            case NamespaceChanged(name):
+                self._unread.add(name)
+            case Settled():
+                self.reservations.set_complete(self.complete(change))
+            case _:
+                return
+        self._pins_wait = True
+
+    def _take_node(self, change: NodeChanged) -> None:
+        name, before, now = change.name, change.before, change.now
+        if now.node is None:
+            if before.node:
+                self.reservations.remove_node(name)
+        else:
+            if (now.node, now.fingerprint) != (before.node, before.fingerprint):
+                reader = PodFingerprintReader(now.fingerprint) if now.fingerprint else None
+                self.reservations.update_node(now.node, reader)
+            if now.placements != before.placements or before.node is None:
+                observed = None if now.placements is None else _records(now.placements)
+                self.reservations.update_observed(name, observed, now=self.clock())
+        if now.bare != before.bare:
+            self.cache.update_unknown(name, now.bare)
 
     async def work_ahead(self, *, sleep: Sleep = asyncio.sleep) -> None:
         """Process changes before requests need them, with pauses for requests; never returns."""
         while True:
-            await self._update_intents()
+            await self.catch_up()
             for _ in self.cache.work_ahead(AT_ONCE, self.clock):
                 await sleep(0)
             await sleep(LOOK_SECONDS)
+
+    async def catch_up(self) -> None:
+        """Process the effects of changes on many pods: pins, and the intents of namespaces' pods.
+
+        The settings of a namespace apply to all of its pods, whenever they were created.
+        """
+        if self._pins_wait:
+            self._pins_wait = False
+            self._pinned.look()
+        if self._unread and self.cluster.listed:
+            namespaces, self._unread = self._unread, set()
+            await patiently(self._update_intents(namespaces))
+
+    def _update_intents(self, namespaces: AbstractSet[str]) -> Iterator[None]:
+        """Update some pods in each step; any may have gone meanwhile, and the settings have changed again."""
+        uids = [uid for uid, pod in self.pods.items() if pod.namespace in namespaces]
+        for at, uid in enumerate(uids, start=1):
+            pod = self.pods.get(uid)
+            if pod and not pod.ended:
+                self.reservations.update_intent(uid, self._intent_of(pod))
+            if not at % INTENTS_AT_ONCE:
+                yield
 
     def update_pod(self, pod: PodInfo) -> None:
         """Add or update a pod."""
@@ -292,27 +338,6 @@ class SchedulerState:
     def _intent_of(self, pod: PodInfo) -> Intent:
         return self.reader.intent(pod.request, pod.namespace, self._effective_policy())
 
-    async def _update_intents(self) -> None:
-        """Update the intents of existing pods, if namespaces or the policy changed them.
-
-        The settings of a namespace apply to all of its pods, whenever they were created.
-        """
-        before, now = self._asked_under, self._effective_policy()
-        if self.snapshot is None or all(map(operator.is_, _parts(now), _parts(before))):
-            return
-        self._asked_under = now
-        changed = [uid for uid, pod in self.pods.items() if _may_have_changed(now, before, pod.namespace)]
-        await patiently(self._update_intents_of(changed))
-
-    def _update_intents_of(self, uids: Iterable[str]) -> Iterator[None]:
-        """Update some pods in each step; any may have gone meanwhile, and the settings have changed again."""
-        for at, uid in enumerate(uids, start=1):
-            pod = self.pods.get(uid)
-            if pod and not pod.ended:
-                self.reservations.update_intent(uid, self._intent_of(pod))
-            if not at % INTENTS_AT_ONCE:
-                yield
-
     # What is asked.
 
     def pending_pod(self, pod: Mapping[str, object]) -> PendingPod:
@@ -322,10 +347,10 @@ class SchedulerState:
         as long as its effective policy does not change.
         """
         # A scheduler that filters prioritizes next, with the object that `Calls` has kept.
-        inputs = (pod, self.snapshot, self.policy.now)
-        if self._last is None or any(map(operator.is_not, self._last[0], inputs)):
-            self._last = inputs, self._read(pod)
-        pending = self._last[1]
+        last, policy, version = self._last, self.policy.now, self.cluster.rules_version
+        if last is None or last.pod is not pod or last.policy is not policy or last.version != version:
+            last = self._last = _LastRead(pod, policy, version, self._read(pod))
+        pending = last.pending
         if pending.uid and self._asked.find(pending.uid) is not pending:
             self._asked.put(pending.uid, pending)
         return pending
@@ -343,7 +368,7 @@ class SchedulerState:
 
     def knows(self, namespace: str) -> bool:
         """Return whether the settings of a namespace are known."""
-        return not self.follows or self.snapshot is None or namespace in self.snapshot.namespaces
+        return not self.follows or not self.cluster.listed or namespace in self.cluster.namespaces
 
     def was_asked(self, uid: str) -> bool:
         """Return whether a scheduler asked about a pod, as far as that is cached."""
@@ -434,12 +459,11 @@ class SchedulerState:
 
     def _by_node(self, question: Question) -> Question:
         """Return the question for each node."""
-        served = self.snapshot.served if self.snapshot else frozenset()
-        return self.reader.shared(dra.by_node(question, served))
+        return self.reader.shared(dra.by_node(question, self.cluster.served))
 
     def _effective_policy(self) -> EffectivePolicy:
         """Return the current effective policy, which may change while a pod is being scheduled."""
-        return EffectivePolicy.of(self.snapshot or Snapshot(), self.policy.now)
+        return EffectivePolicy.of(self.cluster, self.policy.now)
 
     def predict(self, name: str, pod: PendingPod, *, without: Iterable[str]) -> Prediction | None:
         """Return the prediction for a pod after those in `without` are gone; None for an unknown node."""
@@ -499,27 +523,7 @@ class SchedulerState:
     def node_names(self) -> Iterator[str]:
         """Yield all nodes, including those without a topology."""
         yield from self.reservations.node_names()
-        yield from self.snapshot.unknown if self.snapshot else ()
-
-
-def _different(now: Mapping[str, object], before: Mapping[str, object]) -> set[str]:
-    """Return the names with another value, or without a value now."""
-    if now is before:
-        return set()
-    return {name for name, value in now.items() if before.get(name) is not value} | before.keys() - now.keys()
-
-
-def _parts(policy: EffectivePolicy) -> tuple[object, ...]:
-    """Return its parts, each of which is replaced when it changes."""
-    return policy.policy, policy.rules, policy.labels
-
-
-def _may_have_changed(now: EffectivePolicy, before: EffectivePolicy, namespace: str) -> bool:
-    """Return whether the settings for a namespace's pods may have changed."""
-    return now.policy is not before.policy or any(
-        of_now.get(namespace) != of_before.get(namespace)
-        for of_now, of_before in ((now.rules, before.rules), (now.labels, before.labels))
-    )
+        yield from self.cluster.unknown
 
 
 def _records(observed: Mapping[str, ObservedPlacement]) -> ObservedPods:

@@ -10,7 +10,7 @@ from numalign.shapes.growable_pools import Declared, GrowablePools, Pool
 from numalign.shapes.history import RememberedShapes, ShapeHistory
 from numalign.shapes.identity import Identity
 from numalign.shapes.keeping import LeftOut
-from numalign.shapes.shape import KnownShape, LabelValues, Shape
+from numalign.shapes.shape import KnownShape, LabelValues, Shape, keyed
 from numalign.shapes.unknown_node import UnknownNode
 
 __all__ = [
@@ -25,4 +25,5 @@ __all__ = [
     "Shape",
     "ShapeHistory",
     "UnknownNode",
+    "keyed",
 ]

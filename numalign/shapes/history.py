@@ -22,7 +22,7 @@ from numalign.shapes.growable_pools import Declared, GrowablePools
 from numalign.shapes.health import with_all_devices, with_devices_of, with_whole_machine
 from numalign.shapes.identity import Identity
 from numalign.shapes.keeping import LeftOut, in_turn, left_out
-from numalign.shapes.shape import KnownShape, Shape, Traits, larger, of, traits, without_machine
+from numalign.shapes.shape import KnownShape, Shape, Traits, keyed, larger, of, traits, without_machine
 
 REMEMBER_SECONDS = 30 * 86400.0
 """How long a shape is remembered after its last node is gone."""
@@ -89,6 +89,7 @@ class ShapeHistory:
         self._names: dict[tuple[str, tuple[Taint, ...], Traits], str] = {}
         self._unknown_labels: dict[str, str] = {}
         self._stale: set[str] = set()
+        self._changed: set[str] = set()
 
     # Updates.
 
@@ -145,7 +146,8 @@ class ShapeHistory:
     def declare(self, declared: Declared) -> None:
         """Replace what is declared."""
         if declared != self._declared:
-            self._declared = declared
+            before, self._declared = self._declared, declared
+            self._changed |= _declared(before).keys() | _declared(declared).keys()
             self.version += 1
             for shape in declared.shapes:
                 self._learn_health(shape)
@@ -157,6 +159,7 @@ class ShapeHistory:
             self._leave_out(None)
         before, self._over = self._over, frozenset(filter(self._is_over, self._last_seen))
         if self._over != before:
+            self._changed |= self._over ^ before
             self.version += 1
         # Thousands may be degraded, and this is called many times a second.
         real = self._wall() - LOSS_SECONDS
@@ -171,17 +174,27 @@ class ShapeHistory:
 
     def shapes(self) -> tuple[KnownShape, ...]:
         """Return all shapes, by name, the declared ones last."""
-        present = (
-            KnownShape(
-                shape,
-                self._counts[name],
-                None if self._counts[name] else self._last_seen[name],
-                only_node=self._only_nodes[name],
-            )
-            for name, shape in sorted(self._shapes.items())
-            if self._counts[name] or not self._is_over(name)
-        )
-        return (*present, *(KnownShape(shape, declared=True) for shape in self._declared.shapes))
+        return tuple(self.keyed().values())
+
+    def keyed(self) -> Mapping[str, KnownShape]:
+        """Return the same by their keys: the name, for a declared shape after a number.
+
+        Nodes may have that shape, too.
+        """
+        present = {name: known for name in sorted(self._shapes) if (known := self._known(name))}
+        return {**present, **_declared(self._declared)}
+
+    def pop_changed(self) -> Mapping[str, KnownShape | None]:
+        """Return by their keys the shapes that have changed since the last time, None for those gone."""
+        changed, self._changed, declared = self._changed, set(), _declared(self._declared)
+        return {key: declared.get(key) or self._known(key) for key in sorted(changed)}
+
+    def _known(self, name: str) -> KnownShape | None:
+        shape, count = self._shapes.get(name), self._counts[name]
+        if shape is None or not (count or not self._is_over(name)):
+            return None
+        seen = None if count else self._last_seen[name]
+        return KnownShape(shape, count, seen, only_node=self._only_nodes[name])
 
     def to_remember(self) -> RememberedShapes:
         """Return what should outlive the process; shapes with nodes count as seen just now."""
@@ -263,6 +276,7 @@ class ShapeHistory:
         after = before.joined(shape) if before else shape
         if after is not before:
             self._shapes[shape.name] = after
+            self._changed.add(shape.name)
             self.version += 1
             self._learn_health(after)
         return after
@@ -288,6 +302,7 @@ class ShapeHistory:
         if before and before.name == after.name:
             return
         self._note_node(after.name, node)
+        self._changed.add(after.name)
         self._counts[after.name] += 1
         self._last_seen.pop(after.name, None)
         self._machine_bytes.pop(after.name, None)
@@ -295,6 +310,7 @@ class ShapeHistory:
             self._leave(before.name)
 
     def _leave(self, name: str) -> None:
+        self._changed.add(name)
         self._counts[name] -= 1
         if not self._counts[name]:
             del self._counts[name]
@@ -313,6 +329,7 @@ class ShapeHistory:
 
     def _note_seen(self, name: str, seen: float) -> None:
         """Remember a shape without nodes; if machines take too much memory, drop the first ones."""
+        self._changed.add(name)
         self._last_seen[name] = max(self._last_seen.get(name, 0.0), seen)
         machine = self._shapes[name].node.machine
         if machine and name not in self._machine_bytes:
@@ -323,6 +340,7 @@ class ShapeHistory:
     def _drop_machine(self, name: str) -> None:
         """Reduce a shape without nodes to its amounts, like shapes that outlive the process."""
         del self._machine_bytes[name]
+        self._changed.add(name)
         shape, seen = self._shapes.pop(name), self._last_seen.pop(name)
         node = self._only_nodes.pop(name)
         for kind in [kind for kind, known in self._names.items() if known == name]:
@@ -360,7 +378,12 @@ class ShapeHistory:
             del self._last_seen[name], self._shapes[name], self._only_nodes[name]
             self._machine_bytes.pop(name, None)
         if gone:
+            self._changed.update(gone)
             self.version += 1
             self._names = {kind: name for kind, name in self._names.items() if name in self._shapes}
             kept = {shape.node_class for shape in (*self._shapes.values(), *self._declared.shapes)}
             self._healthy = {name: node for name, node in self._healthy.items() if name in kept}
+
+
+def _declared(declared: Declared) -> Mapping[str, KnownShape]:
+    return keyed(KnownShape(shape, declared=True) for shape in declared.shapes)

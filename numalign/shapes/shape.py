@@ -10,6 +10,7 @@ was, never the other way.
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from types import MappingProxyType
 
 from numalign.model.attributes import NO_ATTRIBUTES, OS_LABEL, Labels, Taint
@@ -167,6 +168,16 @@ class KnownShape:
     seen: float | None = None
     declared: bool = False
     only_node: str = field(default="", compare=False)
+
+
+def keyed(shapes: Iterable[KnownShape]) -> Mapping[str, KnownShape]:
+    """Return shapes by their keys: the name, for a declared one after a number; nodes may have it, too."""
+    numbers = count()
+    # No name of a shape has a slash.
+    return {
+        f"{next(numbers):04}/{known.shape.name}" if known.declared else known.shape.name: known
+        for known in shapes
+    }
 
 
 def shape(

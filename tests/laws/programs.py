@@ -22,7 +22,7 @@ from kubectl_numa.manifests import Manifest
 from kubectl_numa.moving import PlacedPods
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from kubectl_numa.simulating import Gpus, nodes_of_cluster
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.decode import shapes as codec
 from numalign.kube.decode.pods import pod as read_pod
 from numalign.kube.decode.templates import TemplateLocation
@@ -39,6 +39,7 @@ from numalign.scheduling.node_answers import Filtered
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from numalign.shapes import ShapeHistory
 from tests.laws.clusters import Case
+from tests.worlds.clusters import become
 from tests.worlds.notation import GPU
 from tests.worlds.objects import all_visible
 from tests.worlds.scorer import Scorer, wall
@@ -112,7 +113,7 @@ class Programs:
         for _, client in self._webhooks.values():
             self._runner.run(client.close())
 
-    async def _ask_webhook(self, case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> WebhookAnswer:
+    async def _ask_webhook(self, case: Case, seen: Cluster, cluster_policy: ClusterPolicy) -> WebhookAnswer:
         """What one on a socket says to a pod that is created; it is told of one cluster after another."""
         key = (case.unknown, case.match)
         if key not in self._webhooks:
@@ -121,8 +122,8 @@ class Programs:
             self._webhooks[key] = webhook, TestClient(TestServer(app))
             await self._webhooks[key][1].start_server()
         webhook, client = self._webhooks[key]
-        webhook.holder.snapshot, webhook.policy.now = None, cluster_policy
-        await webhook.holder.take(seen)
+        webhook.policy.now = cluster_policy
+        become(webhook.cluster, seen)
         user = {"username": case.user}
         response = await Caller(client, client).ask(
             "/validate", case.pod, namespace=case.namespace, userInfo=user
@@ -155,11 +156,11 @@ def check_manifest(case: Case, cluster: ClusterView) -> Checked:
 
 
 def _policy(case: Case) -> Mapping[str, object]:
-    declared = codec.exported(snapshot.of(case.declared).shapes)
+    declared = codec.exported(snapshot.of(case.declared).known_shapes)
     return {**case.policy, **({"shapes": declared} if declared else {})}
 
 
-def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
+def _seen(case: Case, cluster_policy: ClusterPolicy) -> Cluster:
     """The cluster as a program reads it that has just started."""
     before = ShapeHistory(wall=lambda: NOW - 7200)
     snapshot.of(case.before, shape_history=before)
@@ -179,13 +180,13 @@ def placed_pods(case: Case, cluster: ClusterView) -> PlacedPods:
     return moving.placed_pods(cluster, case.pods, match=Match(case.match), complete=False)
 
 
-async def _scorer(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Scorer:
+async def _scorer(case: Case, seen: Cluster, cluster_policy: ClusterPolicy) -> Scorer:
     scorer = Scorer(match=Match(case.match))
     scorer.time.seconds += time.time() - wall(scorer.time)
     # Without pods in it, exporters know more of what is taken.
-    scorer.state.complete = lambda _snapshot: bool(case.pods)
+    scorer.state.complete = lambda _settled: bool(case.pods)
     scorer.obey(cluster_policy)
-    await scorer.state.update_snapshot(seen)
+    await scorer.know_cluster(seen)
     scorer.see(*case.pods)
     return scorer
 

@@ -6,9 +6,9 @@ nodes without topology. Nothing is tolerated, whatever the cluster was before.
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 from hypothesis import event, given, settings
@@ -21,7 +21,7 @@ from numalign.cache.node_table import NodeTable
 from numalign.decision.evaluate import evaluate
 from numalign.model.constraints import ANYWHERE, Constraints, unmet_ever, unmet_now
 from numalign.model.node import Node, node_class
-from numalign.shapes import GrowablePools, KnownShape, Pool, Shape, UnknownNode, shape
+from numalign.shapes import GrowablePools, KnownShape, Pool, Shape, UnknownNode, keyed, shape
 from tests.laws.fleets import OFTEN, SELDOM, SOMETIMES, Pick, fleet, question, seeded
 from tests.laws.places import attributes, constraints
 from tests.worlds import notation
@@ -212,14 +212,31 @@ def test_a_changed_cluster_answers_as_a_new_one(states: list[int], seed: int) ->
 
     for made in (*mixed, mixed[0]):
         # Others ask, and wait for what they asked, while the cluster is on its way to be another one.
-        waiting = [cluster.work_now(*pod) for pod in pods]
-        for step, _ in enumerate(cluster.update(made.nodes, _once(made), made.bare, pools=POOLS)):
+        waiting = [cluster.pace.in_steps(partial(cluster.now, *pod)) for pod in pods]
+        for step, _ in enumerate(becoming(cluster, made)):
             next(waiting[step % 3], None)
             answered(cluster, pods[step % 3])
         for work in waiting:
             deque(work, maxlen=0)
         fresh = cache_of(made)
         assert [answered(cluster, pod) for pod in pods] == [answered(fresh, pod) for pod in pods]
+
+
+def becoming(cache: ClusterCache, made: KnownCluster) -> Iterator[None]:
+    """Change a cache into that of another cluster, change by change."""
+    shapes = keyed(_once(made))
+    gone = dict.fromkeys(keyed(known for _, known in cache.shapes()))
+    cache.update_shapes({**gone, **shapes}, pools=POOLS)
+    yield
+    for node in made.nodes:
+        cache.nodes.put(node)
+        yield
+    for name in {*cache.unknown_nodes.names(), *made.bare}:
+        cache.unknown_nodes.update(name, made.bare.get(name))
+        yield
+    for name in cache.nodes.names() - {node.name for node in made.nodes}:
+        cache.nodes.drop(name)
+        yield
 
 
 def _mixed(one: KnownCluster, other: KnownCluster) -> KnownCluster:

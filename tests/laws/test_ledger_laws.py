@@ -317,7 +317,7 @@ CALLS: list[Callable[[Reservations, Random, float], object]] = [
         node(*chance.sample(ZONES, 2), policy=chance.choice(POLICIES)),
         chance.choice([None, fingerprint_of(frozenset({("team", chance.choice(PODS))}))]),
     ),
-    lambda reservations, chance, _: reservations.remove_nodes(chance.sample(PLACES, 2)),
+    lambda reservations, chance, _: [*map(reservations.remove_node, chance.sample(PLACES, 2))],
     lambda reservations, chance, now: reservations.update_pod(chance.choice(PLACES), _anyhow(chance, now)),
     lambda reservations, chance, now: reservations.update_pod(chance.choice(PLACES), _anyhow(chance, now)),
     lambda reservations, chance, now: reservations.remove_pod(chance.choice(PODS), now=now),

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.events import Event
@@ -40,6 +40,7 @@ from scorer.handlers import application
 from scorer.preempting import Preemption
 from scorer.settings import ReserveAt, ScorerSettings
 from tests.worlds.clock import Clock
+from tests.worlds.clusters import a_cluster, become
 from tests.worlds.log import RecordedLog
 from tests.worlds.manifests import labelled, topology, v1_pod
 from tests.worlds.notation import node
@@ -107,19 +108,18 @@ def snapshot(  # noqa: PLR0913  one keyword for each part of a cluster
     placements: Mapping[str, Mapping[str, ObservedPlacement]] | None = None,
     served: Iterable[str] = (),
     **namespaces: Mapping[str, str],
-) -> Snapshot:
+) -> Cluster:
     """A cluster of these nodes; labels of namespaces stand without our prefix, others with a `/`."""
-    full = {name: _prefixed(labels) for name, labels in namespaces.items()}
-    return Snapshot(
-        nodes=tuple(replace(made, name=name) for name, made in members.items()),
-        unknown=tuple(unknown),
-        node_labels=labels or {},
-        namespaces={name: intent.parse_namespace(labels)[0] for name, labels in full.items()},
-        namespace_labels=full,
-        fingerprints=fingerprints or {},
-        placements=placements or {},
-        served=frozenset(served),
-    )
+    nodes = [replace(made, name=name) for name, made in members.items()]
+    parts = {
+        name: {
+            "fingerprint": (fingerprints or {}).get(name),
+            "placements": (placements or {}).get(name),
+        }
+        for name in members
+    }
+    of_namespaces: dict[str, Any] = {**namespaces}
+    return a_cluster(nodes, unknown, labels=labels, served=served, parts=parts, **of_namespaces)
 
 
 def documents(members: Mapping[str, Node], **namespaces: Mapping[str, str]) -> list[Raw]:
@@ -187,6 +187,7 @@ class Scorer:
         self.policy = PolicyKeeper(None, log=self.journal.log, registry=self.registry)
         self.state = SchedulerState(
             self.reservations,
+            cluster=Cluster(),
             policy=self.policy,
             match=self.match,
             clock=self.time,
@@ -249,10 +250,14 @@ class Scorer:
     # What the cluster does.
 
     async def know(self, members: Mapping[str, Node], **facts: Any) -> None:  # noqa: ANN401  as `snapshot`
-        await self.state.update_snapshot(snapshot(members, **facts))
+        await self.know_cluster(snapshot(members, **facts))
+
+    async def know_cluster(self, cluster: Cluster) -> None:
+        become(self.state.cluster, cluster)
+        await self.state.catch_up()
 
     def obey(self, policy: ClusterPolicy) -> None:
-        self.policy.now = policy
+        self.policy.apply(policy)
 
     def see(self, *pods: Raw) -> None:
         for each in pods:

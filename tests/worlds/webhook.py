@@ -16,8 +16,9 @@ from prometheus_client import CollectorRegistry
 
 from numalign.cache import ClusterCache
 from numalign.cache.admission import Refusals, decide
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.model import intent
@@ -34,11 +35,11 @@ from tests.worlds.naming import named
 from webhook import review
 from webhook.avoidance import Avoidance
 from webhook.handlers import application
+from webhook.known_cluster import KnownCluster
 from webhook.quota import RecentlyAdmitted
 from webhook.refusal_audit import RefusalAudit
 from webhook.review import Review
 from webhook.settings import WebhookSettings
-from webhook.snapshot_holder import SnapshotHolder
 from webhook.subject import ReviewedPod, SkipReason, subject
 from webhook.validate import Decide
 
@@ -76,11 +77,11 @@ def review_of(made: object, **changes: object) -> Review:
     return review.read(orjson.dumps(request(made, **changes)))
 
 
-class Cluster(NamedTuple):
-    """A cluster that a review is answered from."""
+class Reviewing(NamedTuple):
+    """What a review is answered from."""
 
     cache: ClusterCache
-    snapshot: Snapshot = Snapshot()
+    policy: EffectivePolicy = EffectivePolicy()
 
 
 def cluster(
@@ -89,23 +90,23 @@ def cluster(
     unknown: int = 0,
     labels: Mapping[str, str] | None = None,
     others: Mapping[str, str] | None = None,
-) -> Cluster:
+) -> Reviewing:
     """A cluster of these nodes, whose namespace `team` has these labels (unprefixed) and others."""
     full = {**(others or {}), **{f"{intent.PREFIX}{key}": value for key, value in (labels or {}).items()}}
     rules, _ = intent.parse_namespace(full)
     hidden = {name: UnknownNode(name) for name in (f"bare-{number}" for number in range(unknown))}
     nodes = [*members]
-    snapshot = Snapshot(namespaces={TEAM: rules}, namespace_labels={TEAM: full}, unhinted=unhinted(nodes))
-    return Cluster(ClusterCache.of(named(nodes), unknown=hidden), snapshot)
+    policy = EffectivePolicy(rules={TEAM: rules}, labels={TEAM: full}, unhinted=unhinted(nodes))
+    return Reviewing(ClusterCache.of(named(nodes), unknown=hidden), policy)
 
 
-def decided(now: Cluster, *, may_fit: bool = False, refusals: Refusals | None = None) -> Decide:
+def decided(now: Reviewing, *, may_fit: bool = False, refusals: Refusals | None = None) -> Decide:
     when = refusals or Refusals(unknown_may_fit=may_fit)
     return partial(decide, cache=now.cache, refusals=when, now=0.0)
 
 
-def read(made: Raw, now: Cluster, *, match: Match = Match.SATISFIES) -> ReviewedPod:
-    found = subject(review_of(made), now.snapshot, reader=PodReader(match))
+def read(made: Raw, now: Reviewing, *, match: Match = Match.SATISFIES) -> ReviewedPod:
+    found = subject(review_of(made), now.policy, reader=PodReader(match))
     assert not isinstance(found, SkipReason)
     return found
 
@@ -138,20 +139,22 @@ class Webhook:
 
     def __post_init__(self) -> None:
         self.policy = PolicyKeeper(None, log=self.journal.log, registry=self.registry)
+        self.cluster = Cluster()
         self.feed = FileFeed(
             self.path,
+            self.cluster,
             every=SOON,
             log=self.journal.log,
             registry=self.registry,
             declared=self.policy.declared,
             clock=self.clock,
         )
-        self.holder = SnapshotHolder(self.feed, log=self.journal.log, registry=self.registry)
+        self.known = KnownCluster(self.cluster, self.feed, log=self.journal.log, registry=self.registry)
         self.refusals = RecentRefusals(clock=self.clock, wall=self.clock)
         self.recent = RecentlyAdmitted(self.clock)
 
     async def load(self) -> None:
-        await self.feed.load(self.holder.take)
+        await self.feed.load()
 
     def put(
         self, members: Mapping[str, Node], *, pods: Iterable[Raw] = (), **namespaces: Mapping[str, str]
@@ -176,7 +179,7 @@ class Webhook:
         settings = self.settings(**chosen)
         return application(
             settings,
-            holder=self.holder,
+            known=self.known,
             policy=self.policy,
             avoidance=self.avoidance(settings),
             log=self.journal.log,

@@ -7,14 +7,13 @@ metric and a log line.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter
 
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Change, Cluster, differences
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.feed import Take
 from numalign.kube.files import documents, snapshot
 from numalign.kube.informer import Sink
 from numalign.kube.kinds import Key, Object
@@ -23,6 +22,7 @@ from numalign.lru import Caches
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import files
 from numalign.runtime.clock import Sleep
+from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 from numalign.shapes import Declared, ShapeHistory
@@ -32,15 +32,17 @@ CROWD = 200
 
 
 class FileFeed:
-    """The snapshots in a file that is checked every so many seconds; 0 reads it once.
+    """The file behind a `cluster`, checked every so many seconds; 0 reads it once.
 
-    The `shape_history` knows what earlier files contained, and what is `declared`. The pods in the
-    file go to `pods`, after their snapshot is taken; without `pods` they are counted.
+    Each time it is compared with the cluster once, and the differences are applied. The `shape_history` knows
+    what earlier files contained, and what is `declared`. The pods in the file go to `pods`, after its nodes
+    are known; without `pods` they are counted.
     """
 
     def __init__(  # noqa: PLR0913  a file, how often, and what every part of a process is given
         self,
         path: Path,
+        cluster: Cluster,
         *,
         every: float,
         log: Log,
@@ -52,6 +54,7 @@ class FileFeed:
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._path = path
+        self._cluster = cluster
         self._every = every
         self._log = log
         self._pods = pods
@@ -61,7 +64,6 @@ class FileFeed:
         self._sleep = sleep
         self._read_at: float | None = None
         self._taken: tuple[object, ...] | None = None
-        self._had_nodes = False
         self._pod_counts = PodCounts(PodReader())
         self._failures = Counter(
             f"{PREFIX}snapshot_failures", "Failures to read the snapshot file.", registry=registry
@@ -83,27 +85,28 @@ class FileFeed:
         """Return nothing: a file's caches are dropped after it was read."""
         return {}
 
-    async def follow(self, take: Take) -> None:
+    async def follow(self) -> None:
         """Read the file whenever it changes, without delaying other requests; never returns."""
         if self._taken is None:
-            await self.load(take)
+            await self.load()
         if not self._every:
             await asyncio.Event().wait()
         while True:
             await self._sleep(self._every)
             if self._there() != self._taken:
-                await self.load(take)
+                await self.load()
 
     def _there(self) -> tuple[object, ...]:
         """Return the state of the sources; taken before reading, so that no change is missed."""
         return *files.stamps([self._path]), self._declared()
 
-    async def load(self, take: Take) -> None:
+    async def load(self) -> None:
         """Read the file now; if that fails, log it and keep the last state. `follow` begins with it."""
         self._taken = self._there()
         try:
-            read, pod_counts, pods = await asyncio.to_thread(self._read)
-            await take(read)
+            after, changes, pod_counts, pods = await asyncio.to_thread(self._read)
+            self._cluster.observed_at = after.observed_at
+            await patiently(self._apply(changes))
         except (BadInput, OSError) as error:
             self._failures.inc()
             self._log.error("snapshot.failed", path=self._path, error=error)
@@ -115,8 +118,16 @@ class FileFeed:
         if self._pods is not None:
             await self._pass_on(self._pods, pods)
         self._pod_counts = pod_counts
-        self._had_nodes = bool(read.nodes)
         self._read_at = self._clock()
+
+    def _apply(self, changes: Sequence[Change]) -> Iterator[None]:
+        """Apply changes one by one; what is new comes first, so that nothing is missing in between."""
+        for change in changes:
+            try:
+                self._cluster.apply(change)
+            except Exception as error:  # noqa: BLE001  one change must not stop all others
+                self._log.failed("snapshot.failed", error, path=self._path)
+            yield
 
     async def _pass_on(self, sink: Sink, pods: Sequence[Object]) -> None:
         keys: set[Key] = set()
@@ -131,8 +142,11 @@ class FileFeed:
                 await self._sleep(0)
         sink.keep(keys)
 
-    def _read(self) -> tuple[Snapshot, PodCounts, Sequence[Object]]:
-        """Return the file's content; raise `BadInput` if it would remove all nodes."""
+    def _read(self) -> tuple[Cluster, Sequence[Change], PodCounts, Sequence[Object]]:
+        """Return the cluster of the file, what it changes, and its pods.
+
+        Raise `BadInput` if it would remove all nodes.
+        """
         if self._path.exists() and not self._path.is_file():
             raise BadInput([Mistake(str(self._path), "is not a regular file")])
         pods: list[Object] = []
@@ -144,8 +158,9 @@ class FileFeed:
         # Before the history is updated: a rejected file changes nothing.
         if reason := builder.why_no_snapshot():
             raise BadInput([Mistake(str(self._path), reason)])
-        if self._had_nodes and not builder.state.has_nodes():
+        if self._cluster.has_topologies and not builder.state.has_nodes():
             raise BadInput([Mistake(str(self._path), "contains no valid topology, but did before")])
         self._shape_history.declare(self._declared())
         self._shape_history.expire()
-        return builder.snapshot(), builder.state.pod_counts, pods
+        after = builder.cluster()
+        return after, [*differences(self._cluster, after)], builder.state.pod_counts, pods

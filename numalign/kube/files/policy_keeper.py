@@ -6,12 +6,13 @@ policy stays in force until the file is fixed.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from numalign.kube.files.policy import NO_POLICY, BadPolicy, read
+from numalign.kube.files.policy import NO_POLICY, BadPolicy, ClusterPolicy, read
 from numalign.runtime import files
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
@@ -26,6 +27,7 @@ class PolicyKeeper:
 
     def __init__(self, path: Path | None, *, log: Log, registry: CollectorRegistry) -> None:
         self.now = NO_POLICY
+        self._callbacks: list[Callable[[], object]] = []
         self._path = path
         self._log = log
         self._stamps = files.stamps([path] if path else [])
@@ -47,12 +49,22 @@ class PolicyKeeper:
         """Read the file for the first time; raise `BadPolicy` with every mistake."""
         if self._path:
             self._stamps = files.stamps([self._path])
-            self.now = read(self._path)
+            self.apply(read(self._path))
             self._log_loaded(self._path)
+
+    def apply(self, policy: ClusterPolicy) -> None:
+        """Put another policy in force."""
+        self.now = policy
+        for callback in self._callbacks:
+            callback()
 
     def declared(self) -> Declared:
         """Return what the policy says of nodes."""
         return self.now.declared
+
+    def on_change(self, callback: Callable[[], object]) -> None:
+        """Register a callback for whenever another policy is in force."""
+        self._callbacks.append(callback)
 
     async def follow(self, *, every: float, sleep: Sleep = asyncio.sleep) -> None:
         """Read the file again whenever it changes, checked every so many seconds; never returns."""
@@ -63,7 +75,7 @@ class PolicyKeeper:
 
     async def _reload(self, path: Path) -> None:
         try:
-            self.now = await asyncio.to_thread(read, path)
+            policy = await asyncio.to_thread(read, path)
         except BadPolicy as error:
             self._reloads.labels(_REFUSED).inc()
             self._stale.set(1)
@@ -71,6 +83,7 @@ class PolicyKeeper:
             return
         self._reloads.labels(_TAKEN).inc()
         self._stale.set(0)
+        self.apply(policy)
         self._log_loaded(path)
 
     def _log_loaded(self, path: Path) -> None:

@@ -7,13 +7,13 @@ contains no objects at all, or none of a cluster; invalid objects in it are repo
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from numalign.kube.cluster_state import ClusterState, Snapshot
+from numalign.kube.cluster import Cluster, ProblemsChanged, Settled
+from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import (
     device_classes,
     kubelet_config,
@@ -28,6 +28,7 @@ from numalign.kube.files.documents import BadDocument, Document
 from numalign.kube.kinds import PODS, PODS_IN_FILES, Object
 from numalign.kube.stores import Problem, Store
 from numalign.model.errors import BadInput, Mistake
+from numalign.model.steps import finished
 from numalign.shapes import ShapeHistory
 
 CORE = ""
@@ -39,8 +40,8 @@ class BadSnapshot(BadInput):
 
 def load(
     path: Path | str, *, stdin: BinaryIO | None = None, shape_history: ShapeHistory | None = None
-) -> Snapshot:
-    """Return the snapshot in a file, `-` being standard input; raise `BadSnapshot` with the file's name.
+) -> Cluster:
+    """Return the cluster in a file, `-` being standard input; raise `BadSnapshot` with the file's name.
 
     The `shape_history` knows what was there before, and what may come.
     """
@@ -51,8 +52,8 @@ def load(
         raise BadSnapshot(error.mistakes) from error
 
 
-def read(data: bytes) -> Snapshot:
-    """Return the snapshot in JSON or YAML, optionally gzipped; raise `BadSnapshot`."""
+def read(data: bytes) -> Cluster:
+    """Return the cluster in JSON or YAML, optionally gzipped; raise `BadSnapshot`."""
     try:
         return of(documents.read(data))
     except BadDocument as error:
@@ -61,8 +62,8 @@ def read(data: bytes) -> Snapshot:
 
 def of(
     values: Iterable[object], *, shape_history: ShapeHistory | None = None, where: str = "snapshot"
-) -> Snapshot:
-    """Return the snapshot of decoded objects, lists of them included; raise `BadSnapshot`.
+) -> Cluster:
+    """Return the cluster of decoded objects, lists of them included; raise `BadSnapshot`.
 
     The `shape_history` is as for `load`; `where` is the source of the objects named in errors.
     """
@@ -75,7 +76,7 @@ def build(
     pods: Callable[[Object], None] | None = None,
     shape_history: ShapeHistory | None = None,
 ) -> "SnapshotBuilder":
-    """Return the cluster of these objects; its `snapshot` is that of `of`.
+    """Return the objects of a file; its `cluster` is that of `of`.
 
     The `shape_history` knows what was there before. Each pod with a name is passed to `pods`, as an API
     server's pods are to a sink; without `pods`, pods are counted.
@@ -135,21 +136,19 @@ class SnapshotBuilder:
         more = f" and {unnamed} more {'kind' if unnamed == 1 else 'kinds'}" if unnamed > 0 else ""
         return f"is not a cluster snapshot: it contains {shown}{more}, {_EXPECTED}"
 
-    def checked(self, where: str) -> Snapshot:
-        """Return the snapshot; raise `BadSnapshot`, naming the source, if no object is a cluster's."""
+    def checked(self, where: str) -> Cluster:
+        """Return the cluster; raise `BadSnapshot`, naming the source, if no object is a cluster's."""
         if reason := self.why_no_snapshot():
             raise BadSnapshot([Mistake(where, reason)])
-        return self.snapshot()
+        return self.cluster()
 
-    def snapshot(self) -> Snapshot:
+    def cluster(self) -> Cluster:
         """Return the cluster of all added objects."""
-        snapshot = self.state.snapshot()
-        return replace(
-            snapshot,
-            problems=(*self._problems, *snapshot.problems),
-            ignored=MappingProxyType(dict(sorted(self._ignored.items()))),
-            pods=self._bound_pods,
-        )
+        finished(self.state.publish())
+        cluster = self.state.cluster
+        cluster.apply(ProblemsChanged(_FILE, (), tuple(self._problems)))
+        cluster.apply(Settled(self._bound_pods, MappingProxyType(dict(sorted(self._ignored.items())))))
+        return cluster
 
     def _keep(self, store: Store[Any], document: Document, name: str) -> None:
         self._kept += 1
@@ -188,6 +187,7 @@ class SnapshotBuilder:
 
 _EXPECTED = f"and no Node, {nrt.KIND} or Namespace; `kubectl numa snapshot` writes one"
 _MOST_NAMED = 3
+_FILE = "", ""
 
 
 def _namespace(document: Document) -> str:

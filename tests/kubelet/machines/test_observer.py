@@ -24,7 +24,8 @@ from agent.podresources import PodResources
 from agent.report import document, report
 from numalign.decision.evaluate import evaluate
 from numalign.kube.access import Access
-from numalign.kube.cluster_state import ClusterState, Snapshot
+from numalign.kube.cluster import Cluster
+from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode.machines import machine
 from numalign.kube.errors import ClusterError, Unreachable
 from numalign.model.bitset import members, union
@@ -32,6 +33,7 @@ from numalign.model.machine import read_list
 from numalign.model.node import Known, Node, node_class
 from numalign.model.resources import parse
 from tests.kubelet.machines.pods import MARKS, Json, container, devices, remove, send, settled
+from tests.worlds.clusters import published as published_cluster
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import asks
 from tests.worlds.opt_in import KUBELETS
@@ -203,10 +205,10 @@ async def published(observer: Observer) -> Json:
     return document(NAME, made)
 
 
-def snapshot_of(topology: Json) -> Snapshot:
+def cluster_of(topology: Json) -> Cluster:
     state = ClusterState()
     state.topologies.put(NAME, topology)
-    return state.snapshot()
+    return published_cluster(state)
 
 
 def free(node: Node) -> list[dict[str, int]]:
@@ -221,9 +223,9 @@ def available(topology: Json) -> list[dict[str, int]]:
 
 async def test_node_is_known_as_its_kubelet_has_it(observer: Observer) -> None:
     topology = await published(observer)
-    snapshot = snapshot_of(topology)
-    [node] = snapshot.nodes
-    assert not snapshot.problems
+    known = cluster_of(topology)
+    [node] = known.nodes
+    assert not known.problems
     assert (node.known, node.policy, node.scope) == (Known.MACHINE, "restricted", "pod")
     assert free(node) == available(topology)
     assert node.stock
@@ -237,7 +239,7 @@ async def test_unhealthy_device_changes_no_node_class(cluster: RealCluster, obse
         await kubelet.devices(listed)
         made, before = report(await observer.observe(), before)
         state.topologies.put(NAME, document(NAME, made))
-        [node] = state.snapshot().nodes
+        [node] = published_cluster(state).nodes
         healthy = sum(zone.allocatable.get("example.com/gpu", 0) for zone in node.zones)
         states.append((node_class(node), healthy, node.health is not None))
     well = states[0][0]
@@ -261,11 +263,11 @@ def amounts(text: str) -> dict[str, str]:
 async def test_published_topology_predicts_the_kubelet(admin: ApiClient, observer: Observer) -> None:
     predicted, done = {}, {}
     for name, text in PODS.items():
-        [node] = snapshot_of(await published(observer)).nodes
+        [node] = cluster_of(await published(observer)).nodes
         verdict = evaluate(node, asks(text.replace("gpu=", "example.com/gpu=")))
         await send(admin, name, container("app", **amounts(text)), node=NAME)
         phase, _ = await settled(admin, name)
-        after = snapshot_of(await published(observer)).placements[NAME]
+        after = cluster_of(await published(observer)).states[NAME].placements or {}
         uids = {each.uid: each.name for each in (await observer.observe()).pods}
         held = {uids[uid]: placed.cpus for uid, placed in after.items()}
         predicted[name] = (verdict.admitted, union(grant.cpus for grant in verdict.placement.grants))
@@ -279,7 +281,7 @@ async def test_published_topology_predicts_the_kubelet(admin: ApiClient, observe
 async def test_node_is_empty_once_its_pods_are_gone(observer: Observer) -> None:
     for _ in range(50):
         topology = await published(observer)
-        [node] = snapshot_of(topology).nodes
+        [node] = cluster_of(topology).nodes
         if node == node.emptied():
             break
         await asyncio.sleep(0.2)

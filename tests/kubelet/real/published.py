@@ -12,6 +12,7 @@ from typing import Any
 from kubernetes_asyncio.client.api_client import ApiClient
 from prometheus_client import CollectorRegistry
 
+from numalign.kube.cluster import Cluster, Settled
 from numalign.kube.cluster_state import ClusterState
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_informer import PodInformer
@@ -25,6 +26,7 @@ from numalign.model.node import Known
 from numalign.model.placement import Grant
 from numalign.runtime.logs import Log
 from numalign.scheduling.scheduler_state import SchedulerState
+from tests.worlds.clusters import published
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.sim.desk import TOPOLOGIES
 
@@ -60,13 +62,13 @@ async def predict(api: ApiClient, pod: Json) -> Predicted:
 
 async def _scheduler_state(api: ApiClient, name: str) -> SchedulerState:
     """What a scorer knows that starts now."""
-    cluster, (state, pods) = ClusterState(complete=True), listening()
-    for store, path in ((cluster.nodes, NODES), (cluster.topologies, TOPOLOGIES)):
+    state, pods = listening()
+    seen = ClusterState(complete=True, cluster=state.cluster)
+    for store, path in ((seen.nodes, NODES), (seen.topologies, TOPOLOGIES)):
         answer = await ask(api, "GET", f"{path}/{name}")
         store.put(name, answer.body)
-    snapshot = cluster.snapshot()
-    assert not snapshot.problems, snapshot.problems
-    await state.update_snapshot(snapshot)
+    published(seen).apply(Settled())
+    assert not state.cluster.problems, state.cluster.problems
     there = await ask(api, "GET", PODS, fieldSelector=f"spec.nodeName={name}")
     for pod in there.body["items"]:
         pods.put(pod)
@@ -78,6 +80,7 @@ def listening() -> tuple[SchedulerState, PodInformer]:
     log, registry = Log(logging.getLogger("numalign.e2e")), CollectorRegistry()
     state = SchedulerState(
         Reservations(),
+        cluster=Cluster(),
         policy=PolicyKeeper(None, log=log, registry=registry),
         match=Match.SATISFIES,
         clock=time.monotonic,

@@ -22,6 +22,7 @@ import aiohttp
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from agent.podresources import PodResources
+from numalign.kube.cluster import Settled
 from numalign.kube.cluster_state import ClusterState
 from numalign.kube.errors import ClusterError
 from numalign.ledger.model import Basis, PodName
@@ -29,6 +30,7 @@ from numalign.model.bitset import members, union
 from numalign.model.machine import CpuSet, read_list
 from numalign.model.resources import CPU, MILLI
 from tests.kubelet.real.published import NODES, PODS, listening
+from tests.worlds.clusters import published
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.kubelets.kept import given
 from tools.clusters.kubelets.kubelets import RealKubelet
@@ -181,8 +183,8 @@ class Watch:
     problems: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._cluster = ClusterState(complete=True)
         self._state, self._pods = listening()
+        self._cluster = ClusterState(complete=True, cluster=self._state.cluster)
         self._active: dict[str, dict[str, PodName]] = {}
 
     async def run(self) -> None:
@@ -211,9 +213,8 @@ class Watch:
         for store, objects in ((self._cluster.nodes, nodes), (self._cluster.topologies, topologies)):
             for one in objects:
                 store.put(one["metadata"]["name"], one)
-        snapshot = self._cluster.snapshot()
-        self.problems.update(map(str, snapshot.problems))
-        await self._state.update_snapshot(snapshot)
+        published(self._cluster).apply(Settled())
+        self.problems.update(map(str, self._state.cluster.problems))
         for pod in pods:
             self._pods.put(pod)
         self._pods.keep({(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods})

@@ -244,7 +244,7 @@ async def test_the_scorer(state: State) -> None:
     scorer = Scorer()
     scorer.policy.now = written(state)
     pile = snapshot.build(files.objects([left_behind(state)]), shape_history=ShapeHistory(wall=time.time))
-    await scorer.state.update_snapshot(pile.snapshot())
+    await scorer.know_cluster(pile.cluster())
     async with scorer.open() as caller:
         ranked = (await caller.ask("/v1/rank", {"pod": state.pod}))["nodes"]
 
@@ -271,7 +271,7 @@ def written(state: State) -> ClusterPolicy:
 def left_behind(state: State) -> Json:
     """The cluster as it is now, with what a controller wrote into it before: class labels, and shapes."""
     seen = ShapeHistory(wall=time.time)
-    result = snapshot.build(files.objects([documents(state.before)]), shape_history=seen).snapshot()
+    result = snapshot.build(files.objects([documents(state.before)]), shape_history=seen).cluster()
     classes = {node.name: node_class(node) for node in result.nodes}
     uids = {one.name: one.uid for one in state.before}
     machines = [

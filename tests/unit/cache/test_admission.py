@@ -1,7 +1,7 @@
 """Which pods are admitted, and the warnings for their owners, as a table of what is known of a cluster."""
 
-from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from numalign.cache.admission import (
     decide,
     invalid_text,
     shortfalls,
-    steps,
 )
 from numalign.cache.admission import AdmissionState as State
 from numalign.cache.pod_question import ExceededLimit, Pin, PinReason, PodQuestion, StatedBy
@@ -28,6 +27,7 @@ from numalign.model.constraints import Constraints, Operator, Requirement, Term,
 from numalign.model.errors import Mistake
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.model.node import Node
+from numalign.model.steps import finished
 from numalign.shapes import GrowablePools, KnownShape, LeftOut, Pool, UnknownNode
 from numalign.shapes.growable_pools import BUILT_IN
 from numalign.shapes.shape import of
@@ -383,10 +383,9 @@ STEPS = [
 
 @pytest.mark.parametrize("pod", STEPS)
 def test_steps_change_no_decision(pod: PodQuestion) -> None:
-    patient = cache_of(TWO, GOLDEN, FULL)
-    deque(steps(pod, patient), maxlen=0)
+    patient, at_once = cache_of(TWO, GOLDEN, FULL), cache_of(TWO, GOLDEN, FULL)
 
-    assert decided(pod, patient) == decided(pod, cache_of(TWO, GOLDEN, FULL))
+    assert finished(patient.pace.in_steps(partial(decided, pod, patient))) == decided(pod, at_once)
     assert answered(pod, patient)
 
 

@@ -1,11 +1,11 @@
 """All nodes asked together: what each node says by itself, and nothing asked twice."""
 
 import gc
-import itertools
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -19,7 +19,8 @@ from numalign.model.demand import Demand
 from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.model.resources import CPU, Resources
-from numalign.shapes import KnownShape, UnknownNode, shape
+from numalign.model.steps import finished
+from numalign.shapes import KnownShape, UnknownNode, keyed, shape
 from tests.worlds.naming import named
 from tests.worlds.notation import NIC, asks, bag, means, node, options, table
 
@@ -47,14 +48,25 @@ def labelled(made: Node, label: str) -> Node:
     return replace(made, label=label)
 
 
-def update(cache: ClusterCache, *nodes: Node, shapes: Sequence[KnownShape] = ()) -> ClusterCache:
-    deque(cache.update(nodes, shapes, {}), maxlen=0)
+def update(
+    cache: ClusterCache, *nodes: Node, bare: Mapping[str, UnknownNode] = {}, shapes: Sequence[KnownShape] = ()
+) -> ClusterCache:
+    """The cache once its nodes and shapes are these."""
+    for name in cache.nodes.names() - {each.name for each in nodes}:
+        cache.nodes.drop(name)
+    for each in nodes:
+        cache.nodes.put(each)
+    for name in {*cache.unknown_nodes.names(), *bare}:
+        cache.unknown_nodes.update(name, bare.get(name))
+    if shapes:
+        cache.update_shapes(keyed(shapes))
+    finished(cache.derive_shapes())
     return cache
 
 
 def steps(cache: ClusterCache, question: Question) -> int:
     """In how many steps it was found out."""
-    return len(list(cache.work_ever(question)))
+    return len(list(cache.pace.in_steps(partial(cache.ever, question))))
 
 
 def could(made: Node, question: Question) -> bool:
@@ -76,7 +88,7 @@ def test_one_node_is_evaluated_by_its_name() -> None:
 
 
 def looks(cache: ClusterCache, question: Question) -> int:
-    return len(list(cache.work_now(question)))
+    return len(list(cache.pace.in_steps(partial(cache.now, question))))
 
 
 OFF = node(
@@ -119,7 +131,8 @@ def test_every_node_is_evaluated_before_a_denial() -> None:
 @pytest.mark.parametrize("done", [1, 2, 3])
 def test_a_node_may_go_while_it_is_evaluated(done: int) -> None:
     cache, question = ClusterCache.of(many(OFF, 2)), question_of(*["cpu=2 mem=1Gi"] * 2)
-    work = cache.work([one.name for one in cache.nodes], question)
+    names = [one.name for one in cache.nodes]
+    work = cache.pace.in_steps(lambda: cache.ask(names, question).codes)
     for _ in range(done):
         next(work)
 
@@ -146,22 +159,10 @@ def test_only_nodes_with_other_facts_are_evaluated_when(
     members = many(OFF, 50)
     cache = ClusterCache.of(members)
     before = cache.ever(ONE_GPU)
-    deque(cache.update([replace(after, name=members[0].name), *members[1:]], (), without), maxlen=0)
+    update(cache, replace(after, name=members[0].name), *members[1:], bare=without)
 
     assert steps(cache, ONE_GPU) == count
     assert (cache.ever(ONE_GPU) is before) is valid
-
-
-def test_an_aborted_update_leaves_nothing() -> None:
-    members = many(OFF, 50)
-    cache = ClusterCache.of(members)
-    for _ in itertools.islice(
-        cache.update([replace(each, policy=Policy.NONE) for each in members], (), {}), 5
-    ):
-        assert len(cache.nodes) == len(members)
-    update(cache, *members[1:])
-
-    assert {each.name: each for each in cache.nodes} == {each.name: each for each in members[1:]}
 
 
 TAKEN = node("cpu=8/8/0 mem=8Gi gpu=1", policy=BINDING)
@@ -175,9 +176,9 @@ def test_room_is_searched_again_only_on_changed_nodes() -> None:
     # Their shape is asked whether it ever could, and then all are whether they can now.
     assert first > 50
     assert second <= FIRST_TRIED
-    # Another node under its name is asked both.
+    # Of another node under its name it takes a step whether it ever could, one for its shape, one for now.
     update(cache, replace(taken[0], zones=TAKEN.zones), *taken[1:])
-    assert [looks(cache, ONE_GPU), cache.now(ONE_GPU)] == [FIRST_TRIED + 2, False]
+    assert [looks(cache, ONE_GPU), cache.now(ONE_GPU)] == [3, False]
     update(cache, replace(taken[0], zones=OFF.zones), *taken[1:])
     assert [looks(cache, ONE_GPU) <= FIRST_TRIED, cache.now(ONE_GPU)] == [True, True]
 
@@ -206,10 +207,12 @@ def unlike(count: int) -> Iterable[Question]:
 
 def test_the_least_recent_question_is_dropped_first() -> None:
     cache, other = update(ClusterCache(remembered=FEW), SMALL), question_of("cpu=3 mem=1Gi")
-    for each in (ONE_GPU, other, ONE_GPU, *unlike(FEW - 1)):
-        steps(cache, each)
+    kept = {each: cache.ever(each) for each in (ONE_GPU, other)}
+    for each in (ONE_GPU, *unlike(FEW - 1)):
+        cache.ever(each)
 
-    assert [steps(cache, ONE_GPU), steps(cache, other)] == [0, 1]
+    assert cache.ever(ONE_GPU) is kept[ONE_GPU]
+    assert cache.ever(other) is not kept[other]
 
 
 def test_room_is_found_after_answers_were_dropped() -> None:
@@ -265,13 +268,12 @@ def test_sentences_are_cached_instead_of_verdicts(monkeypatch: pytest.MonkeyPatc
     """The first of many is answered without the verdicts of shapes."""
     monkeypatch.setattr("numalign.cache.cluster_cache.FULL_TEXTS", TEXTS)
     strangers, cache, other = verdicts(), ClusterCache.of([SMALL, LARGE]), ClusterCache.of([SMALL, LARGE])
-    assert len(list(cache.work_now(never(10)))) >= len(cache.classes)
+    assert not cache.now(never(10))
     for gpus in range(10, 10 + 2 * TEXTS):
         assert cache.why_not(never(gpus))
     gc.collect()
 
     assert 0 < len(verdicts()) - len(strangers) <= TEXTS * len(cache.classes)
-    assert list(cache.work_now(never(10))) == []
     for floor in (Policy.NONE, Policy.RESTRICTED):
         assert cache.why_not(never(10), floor=floor) == other.why_not(never(10), floor=floor)
 

@@ -18,12 +18,14 @@ from numalign.cache.column_state import ColumnState
 from numalign.cache.evaluation import Evaluation, Workspace
 from numalign.cache.layout import Unfit
 from numalign.cache.node_table import NodeTable
+from numalign.cache.pace import Pace
 from numalign.cache.plan import Undecided
 from numalign.decision.evaluate import NO_INTENT, evaluating
 from numalign.decision.scoring import Strategy
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
 from numalign.model.resources import Resources
+from numalign.model.steps import Steps
 from numalign.scheduling.reasons import reason
 from tests.worlds.columns import numbered, with_free
 from tests.worlds.notation import GPU, asks, machine, means, node, options, table
@@ -69,9 +71,17 @@ class Watched(NodeTable):
         return result
 
 
+PACE = Pace()
+
+
 def watched(*nodes: Node, question: Question = TWO_GPUS) -> tuple[Watched, Evaluation]:
     nodes_of = Watched(*nodes)
-    return nodes_of, Evaluation(nodes_of, question)
+    return nodes_of, Evaluation(nodes_of, question, workspace=Workspace(PACE))
+
+
+def in_steps(answers: Evaluation, rows: Rows | None = None) -> Steps[object]:
+    """Which nodes admit the pod, and which ever could, in steps."""
+    return PACE.in_steps(lambda: (answers.admitted(rows), answers.able(rows)))
 
 
 def counted(*nodes: Node, question: Question) -> tuple[Evaluation, Workspace]:
@@ -254,10 +264,10 @@ def test_the_third_pod_of_a_template_is_tried_on_all_nodes(pod: str, tried: int)
 def test_work_leaves_nothing_to_compute(rows: list[int] | None) -> None:
     nodes, answers = watched(*ALL)
     some = None if rows is None else np.array(rows)
-    assert len(list(answers.work(some))) > 1
+    assert len(list(in_steps(answers, some))) > 1
     nodes.read.clear()
 
-    assert list(answers.work(some)) == []
+    assert list(in_steps(answers, some)) == []
     answers.admitted(some)
     answers.able(some)
     assert not nodes.read
@@ -266,7 +276,7 @@ def test_work_leaves_nothing_to_compute(rows: list[int] | None) -> None:
 @pytest.mark.parametrize("done", range(1, 6))
 def test_changes_between_steps_are_followed(done: int) -> None:
     nodes, answers = watched(ROOMY, BUSY, node(ZONE, policy="restricted"), ODD, ODD_BUSY, ODD_SMALL, NONE)
-    work = answers.work(np.array([0, 2, 3, 5]))
+    work = in_steps(answers, np.array([0, 2, 3, 5]))
     for _ in range(done):
         next(work)
     nodes.drop("n0")
@@ -289,7 +299,7 @@ def test_changes_between_steps_make_no_step_longer(monkeypatch: pytest.MonkeyPat
         return admissions(state)
 
     monkeypatch.setattr(batch_admission, "admissions", measured)
-    for at, _ in enumerate(answers.work_now()):
+    for at, _ in enumerate(PACE.in_steps(answers.admitted)):
         nodes.put(replace(BUSY, name=f"n{at % 12}"))
         longest.append(0)
 
@@ -298,7 +308,7 @@ def test_changes_between_steps_make_no_step_longer(monkeypatch: pytest.MonkeyPat
 
 def test_placements_in_steps_come_from_the_admission(monkeypatch: pytest.MonkeyPatch) -> None:
     _, answers = watched(*[ROOMY] * 3, question=SEVERAL)
-    deque(answers.work_now(), maxlen=0)
+    answers.admitted()
     monkeypatch.delattr(batch_admission, "admissions")
 
     assert (answers.zones().tolist(), answers.aligned().tolist()) == ([1, 1, 1], [True, True, True])

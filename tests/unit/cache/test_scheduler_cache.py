@@ -1,6 +1,5 @@
 """Nodes in columns follow the ledger: no answer is stale, and nothing is read twice."""
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -121,7 +120,7 @@ def test_a_cache_answers_as_a_new_one(steps: Sequence[tuple[str, int]]) -> None:
                 [PAIR, SMALL, replace(PAIR, name="small"), replace(SMALL, name="pair")][at]
             )
         elif what == "unreport":
-            reservations.remove_nodes([place])
+            reservations.remove_node(place)
         elif what == "wait":
             now += at * LAG_SECONDS / 2
         else:
@@ -156,11 +155,13 @@ def become(
     unknown: Mapping[str, Attributes],
 ) -> SchedulerCache:
     reservations, cache = cluster
-    reservations.remove_nodes({*reservations.node_names()} - nodes.keys())
+    for name in {*reservations.node_names()} - nodes.keys():
+        reservations.remove_node(name)
     for name, attributes in nodes.items():
         reservations.update_node(replace(PAIR, name=name, attributes=attributes))
-    bare = {name: UnknownNode(name, attributes=attributes) for name, attributes in unknown.items()}
-    deque(cache.set_unknown(bare), maxlen=0)
+    for name in {*BARE, *unknown}:
+        bare = UnknownNode(name, attributes=unknown[name]) if name in unknown else None
+        cache.update_unknown(name, bare)
     return cache
 
 

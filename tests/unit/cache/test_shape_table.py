@@ -9,7 +9,7 @@ from numalign.cache.shape_table import ShapeTable, deriving
 from numalign.model.attributes import Attributes, Labels
 from numalign.model.node import Node
 from numalign.model.steps import finished
-from numalign.shapes import KnownShape, LabelValues, shape
+from numalign.shapes import KnownShape, LabelValues, keyed, shape
 from tests.worlds.notation import node, table
 
 LESS, MORE = (node(f"cpu=8 mem={size}Mi gpu=1", policy="restricted") for size in (8190, 8191))
@@ -27,8 +27,12 @@ def labelled(made: Node, **labels: str) -> Node:
 
 
 def shapes(*given: KnownShape) -> ShapeTable:
-    made = ShapeTable()
-    made.replace_all(given)
+    return become(ShapeTable(), given)
+
+
+def become(made: ShapeTable, given: Sequence[KnownShape]) -> ShapeTable:
+    after = keyed(given)
+    made.update({**dict.fromkeys(keyed(known for _, known in made.known())), **after})
     return made
 
 
@@ -57,7 +61,7 @@ CHANGES = [
 def test_changes_are_noted_if(after: Sequence[KnownShape], rows: tuple[int, int]) -> None:
     made = shapes(known_shape(LESS))
 
-    assert changed(made, lambda: made.replace_all(after)) == rows
+    assert changed(made, lambda: become(made, after)) == rows
     assert [each for _, each in made.known()] == [*after]
 
 
@@ -84,7 +88,7 @@ def test_a_shape_has_the_largest_node_and_all_labels() -> None:
     nodes = [labelled(LESS, zone="a"), labelled(MORE, zone="b"), labelled(LESS, zone="a")]
     name = shape.of(LESS).name
 
-    (derived,) = finished(deriving((name, each) for each in nodes))
+    (derived,) = finished(deriving((name, each) for each in nodes)).values()
 
     assert derived.nodes == 3
     assert derived.shape.node == shape.of(MORE).node
@@ -94,6 +98,6 @@ def test_a_shape_has_the_largest_node_and_all_labels() -> None:
 def test_a_degraded_node_shows_its_healthy_shape() -> None:
     ill = replace(node("cpu=8 mem=8Gi", policy="restricted"), health=LESS)
 
-    (derived,) = finished(deriving([(shape.of(ill).name, ill)]))
+    (derived,) = finished(deriving([(shape.of(ill).name, ill)])).values()
 
     assert derived == known_shape(LESS)

@@ -1,7 +1,5 @@
 """What nodes without topology have as a whole."""
 
-from collections import deque
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +15,9 @@ def table_of(*totals: Resources | None) -> UnknownNodeTable:
 
 
 def updated(made: UnknownNodeTable, *totals: Resources | None) -> UnknownNodeTable:
-    deque(made.put_all({f"n{at}": UnknownNode(f"n{at}", each) for at, each in enumerate(totals)}), maxlen=0)
-    deque(made.drop_others(), maxlen=0)
+    for at in range(max(len(made), len(totals))):
+        name = f"n{at}"
+        made.update(name, UnknownNode(name, totals[at]) if at < len(totals) else None)
     return made
 
 
@@ -39,18 +38,6 @@ ENOUGH = [
 @pytest.mark.parametrize(("totals", "pod", "enough"), table(ENOUGH))
 def test_a_node_is_large_enough_if_it_has(totals: Resources | None, pod: str, enough: list[bool]) -> None:
     assert table_of(totals).large_enough(asks(pod)).tolist() == enough
-
-
-def test_an_aborted_update_is_finished_by_the_next() -> None:
-    unknown = {f"n{at}": UnknownNode(f"n{at}", LARGE) for at in range(40)}
-    made = table_of()
-    # An error elsewhere has ended it.
-    next(made.put_all(unknown))
-
-    for _ in range(2):
-        deque(made.put_all(unknown), maxlen=0)
-
-    assert len(made) == 40
 
 
 amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(0, 4))

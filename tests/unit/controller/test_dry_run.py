@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from controller.dry_run import report, unnamed
-from numalign.kube.cluster_state import Snapshot
 from numalign.model.intent import NODE_LABEL
 from numalign.model.node import node_class
 from numalign.model.resources import Resources
 from tests.unit.controller.conftest import classes_of
+from tests.worlds.clusters import a_cluster
 from tests.worlds.notation import node
 
 SMALL, LARGE = node("cpu=8", "cpu=8"), node("cpu=64", "cpu=64")
@@ -36,5 +36,5 @@ def test_lack_of_changes_and_names_is_counted() -> None:
     ):
         assert report(classes_of(labels, a=SMALL)) == f"nothing would change ({count} labelled)"
 
-    snapshot = Snapshot(node_labels={"a": {NODE_LABEL: "a"}, "b": {}, "c": {NODE_LABEL: "x"}})
-    assert unnamed(snapshot) == "2 nodes would get the label numalign.io/node with their name"
+    cluster = a_cluster(labels={"a": {NODE_LABEL: "a"}, "b": {}, "c": {NODE_LABEL: "x"}})
+    assert unnamed(cluster) == "2 nodes would get the label numalign.io/node with their name"

@@ -1,6 +1,5 @@
 """The classes of nodes, and which labels have to change."""
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -10,51 +9,56 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import node_classes
-from controller.node_classes import Change, Classifier, NodeClasses, classify, names_of, no_names
-from numalign.kube.cluster_state import Snapshot
+from controller.node_classes import Classifier, LabelChange, NodeClasses, classify
+from numalign.kube.cluster import NO_NODE, Cluster, NodeChanged, NodeState, Settled
 from numalign.model.intent import NODE_LABEL
 from numalign.model.node import Node, node_class, node_label
 from numalign.model.resources import Resources
 from numalign.shapes import KnownShape
 from numalign.shapes.shape import of
+from tests.worlds.clusters import a_cluster, become
 from tests.worlds.notation import node, table
 
 SMALL, LARGE = (replace(node(*[zone] * 2), name=name) for name, zone in (("a", "cpu=8"), ("b", "cpu=64")))
 
 
-def snapshot(*nodes: Node) -> Snapshot:
-    return Snapshot(nodes=nodes, labels={"a": "blue", "b": None, "c": None})
+def cluster(*nodes: Node, **more: Any) -> Cluster:  # noqa: ANN401  those of `a_cluster`
+    return a_cluster(nodes, classes={"a": "blue", "b": None, "c": None}, **more)
 
 
-async def classified(taken: Snapshot, *, remembers: bool = True, **fields: Any) -> NodeClasses:  # noqa: ANN401  theirs
-    made = Classifier(remembers=lambda: remembers, **fields)
-    assert made.waiting_for()
-    await made.take(taken)
-    assert made.waiting_for() is None
-    assert made.current
-    return made.current
+def classified(taken: Cluster, *, remembers: bool = True, names: bool = False) -> NodeClasses:
+    current = Classifier(taken, remembers=lambda: remembers, names=names).current
+    assert current
+    return current
 
 
-async def test_classes_and_names_are_those_of_all_known_nodes() -> None:
-    taken = snapshot(SMALL, LARGE)
-    current = await classified(taken)
+def test_classes_and_names_are_those_of_all_known_nodes() -> None:
+    taken = cluster(SMALL, LARGE, labels={"a": {NODE_LABEL: "other"}, "b": {"pool": "gpu"}})
+    current = classified(taken)
     assert current == classify(taken)
-    assert (current.labels, current.classes) == (
-        taken.labels,
-        {"a": node_class(SMALL), "b": node_class(LARGE)},
-    )
+    assert current.labels == {"a": "blue", "b": None, "c": None}
+    assert current.classes == {"a": node_class(SMALL), "b": node_class(LARGE)}
 
-    labelled = replace(taken, node_labels={"a": {NODE_LABEL: "other"}, "b": {"pool": "gpu"}})
-    assert (await classified(labelled, names=names_of)).names == {"a": "other", "b": None}
-    assert (await classified(labelled, names=no_names)).names == {}
+    assert classified(taken, names=True).names == {"a": "other", "b": None}
+    assert current.names == {}
 
 
-async def test_class_is_computed_once_for_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_known_before_the_whole_cluster_is() -> None:
+    taken = Cluster()
+    classifier = Classifier(taken, remembers=lambda: True)
+    taken.apply(NodeChanged("a", NO_NODE, NodeState(SMALL)))
+    assert classifier.current is None
+
+
+def test_class_is_computed_once_for_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Mock(side_effect=node_class)
     monkeypatch.setattr(node_classes, "node_class", counted)
-    made = Classifier(remembers=lambda: True)
+    taken = Cluster()
+    classifier = Classifier(taken, remembers=lambda: True)
     for nodes in ([SMALL, LARGE], [SMALL, LARGE], [SMALL, replace(SMALL, name="b")], [SMALL]):
-        await made.take(snapshot(*nodes))
+        become(taken, cluster(*nodes))
+        kept = classifier.current
+        assert classifier.current is kept
 
     assert [call.args[0].name for call in counted.mock_calls] == ["a", "b", "b"]
 
@@ -64,10 +68,10 @@ def test_every_node_gets_its_name_with_its_class() -> None:
     names = {"a": "a", "b": None, "c": "x", long: None}
 
     assert NodeClasses({"b": None}, {"b": "x"}, names=names).changes() == (
-        Change("b", None, "x"),
-        Change("b", None, "b", NODE_LABEL),
-        Change("c", "x", "c", NODE_LABEL),
-        Change(long, None, node_label(long), NODE_LABEL),
+        LabelChange("b", None, "x"),
+        LabelChange("b", None, "b", NODE_LABEL),
+        LabelChange("c", "x", "c", NODE_LABEL),
+        LabelChange(long, None, node_label(long), NODE_LABEL),
     )
 
 
@@ -97,14 +101,14 @@ HEALTHY, WITHOUT = node("cpu=8 gpu=4", "cpu=8 gpu=4"), node("cpu=8", "cpu=8")
 DEGRADED = replace(WITHOUT, name="c", health=HEALTHY)
 
 
-def labelled(label: str | None, made: Node, *known: Node) -> Snapshot:
+def labelled(label: str | None, made: Node, *known: Node) -> Cluster:
     """A node `c` with a label, and the shapes of these nodes."""
-    shapes = tuple(KnownShape(of(each)) for each in known)
-    return Snapshot(nodes=(replace(made, name="c"),), labels={"c": label}, shapes=shapes)
+    shapes = [KnownShape(of(each)) for each in known]
+    return a_cluster([replace(made, name="c")], classes={"c": label}, shapes=shapes)
 
 
 IS_HEALTHY, IS_WITHOUT = node_class(HEALTHY), node_class(WITHOUT)
-CLASSES_OF: list[tuple[str, Snapshot, bool, str]] = [
+CLASSES_OF: list[tuple[str, Cluster, bool, str]] = [
     # label of the node, and whether shapes are read
     ("none, degraded, read", labelled(None, DEGRADED, HEALTHY),              True,  IS_HEALTHY),
     ("unknown, not read",    labelled("blue", WITHOUT, WITHOUT),              False, "blue"),
@@ -114,24 +118,22 @@ CLASSES_OF: list[tuple[str, Snapshot, bool, str]] = [
 
 
 @pytest.mark.parametrize(("taken", "remembers", "expected"), table(CLASSES_OF))
-async def test_class_of_a_node_whose_label_is(taken: Snapshot, expected: str, *, remembers: bool) -> None:
-    assert (await classified(taken, remembers=remembers)).classes == {"c": expected}
+def test_class_of_a_node_whose_label_is(taken: Cluster, expected: str, *, remembers: bool) -> None:
+    assert classified(taken, remembers=remembers).classes == {"c": expected}
 
 
-async def test_shapes_read_after_a_snapshot_are_not_in_it() -> None:
-    read = False
-    made = Classifier(remembers=lambda: read)
-    taking = asyncio.create_task(made.take(labelled("blue", WITHOUT)))
-    await asyncio.sleep(0)
+def test_shapes_read_since_the_last_change_do_not_count() -> None:
+    read, taken = False, labelled("blue", WITHOUT)
+    classifier = Classifier(taken, remembers=lambda: read)
     read = True
-    await taking
-
-    assert made.current is not None
-    assert made.current.classes == {"c": "blue"}
+    assert classifier.current
+    assert classifier.current.classes == {"c": "blue"}
+    taken.apply(Settled())
+    assert classifier.current.classes == {"c": IS_WITHOUT}
 
 
 def test_classes_include_what_degraded_nodes_lack() -> None:
     labels = {"c": node_class(HEALTHY), "d": None}
-    current = classify(Snapshot(nodes=(DEGRADED, replace(HEALTHY, name="d")), labels=labels))
+    current = classify(a_cluster([DEGRADED, replace(HEALTHY, name="d")], classes=labels))
 
     assert current.lacking == {"c": Resources({"nvidia.com/gpu": 8})}

@@ -15,8 +15,9 @@ from numalign.cache import ClusterCache
 from numalign.cache.admission import AdmissionState, Refusals, RequestReaction, decide
 from numalign.decision import doubts, wording
 from numalign.decision.verdict import Cause, Need, Refusal, Refuser, Verdict
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files import snapshot
 from numalign.model.attributes import Attributes, Labels
 from numalign.model.intent import Policy
@@ -25,7 +26,7 @@ from numalign.model.placement import Placement
 from numalign.model.steps import finished
 from numalign.scheduling import reasons
 from numalign.scheduling.cpu_quota import CpuQuota
-from numalign.shapes import KnownShape, LeftOut
+from numalign.shapes import KnownShape, LeftOut, UnknownNode
 from numalign.shapes.shape import of
 from tests.unit.docs.blocks import ROOT
 from tests.unit.docs.quotes import PAGE, rewritten
@@ -44,7 +45,7 @@ POLICY = "numalign.io/policy"
 
 
 @cache
-def bundled() -> Snapshot:
+def bundled() -> Cluster:
     return snapshot.load(CLUSTER)
 
 
@@ -78,6 +79,10 @@ def pod(  # noqa: PLR0913  what messages are about
 _BY_DEFAULT = Refusals()
 
 
+def _bare(cluster: Cluster) -> dict[str, UnknownNode]:
+    return {name: state.bare for name, state in cluster.states.items() if state.bare}
+
+
 def _answer(  # noqa: PLR0913  what an answer depends on
     made: Raw,
     namespace: str = "default",
@@ -91,10 +96,10 @@ def _answer(  # noqa: PLR0913  what an answer depends on
     """What the decision about a new pod rests on, and the denial, or all warnings, a line each."""
     cluster = bundled()
     known = cluster.nodes if nodes is None else nodes
-    cache = ClusterCache.of(known, shapes, cluster.bare if bare else {}, left_out)
+    cache = ClusterCache.of(known, shapes, _bare(cluster) if bare else {}, left_out)
     answers = partial(decide, cache=cache, refusals=refusals, now=NOW)
     try:
-        found = subject(review_of(made, namespace=namespace), cluster, reader=PodReader())
+        found = subject(review_of(made, namespace=namespace), EffectivePolicy.of(cluster), reader=PodReader())
     except InvalidPod as error:
         return None, refuse_broken(error).message
     assert isinstance(found, ReviewedPod), f"numalign does not look at it: {found}"
@@ -248,10 +253,15 @@ def _of_workload(made: Raw, *, namespace: str = "default") -> str:
     kind = {"group": group, "version": version, "kind": made["kind"]}
     cluster = bundled()
     reviewed = finished(
-        workload(review_of(made, kind=kind, namespace=namespace), cluster, reader=PodReader())
+        workload(
+            review_of(made, kind=kind, namespace=namespace),
+            EffectivePolicy.of(cluster),
+            reader=PodReader(),
+            server=cluster.server,
+        )
     )
     assert isinstance(reviewed, Workload), f"numalign does not look at it: {reviewed}"
-    cache = ClusterCache.of(cluster.nodes, (), cluster.bare)
+    cache = ClusterCache.of(cluster.nodes, (), _bare(cluster))
     answers = partial(decide, cache=cache, refusals=_BY_DEFAULT, now=NOW)
     answer = judge(reviewed, answers, mode=Workloads.WARN)
     return answer.message if isinstance(answer, Denied) else "\n".join(answer.warnings)

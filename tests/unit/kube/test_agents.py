@@ -6,7 +6,8 @@ from unittest.mock import Mock
 import pytest
 
 from numalign.kube import kinds
-from numalign.kube.cluster_state import ClusterState, Snapshot
+from numalign.kube.cluster import Cluster
+from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import kubelet_reports, nrt
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.files import snapshot
@@ -17,6 +18,7 @@ from numalign.model.intent import Policy
 from numalign.model.machine import MOST_CPUS, Stock
 from numalign.model.node import Known, node_class
 from numalign.shapes.history import MOST_MACHINE_BYTES
+from tests.worlds.clusters import published
 from tests.worlds.notation import bag, free_of, table
 from tests.worlds.objects import GIB, STATIC_KUBELET, Json, configuration, machine_zone, node, reported
 from tests.worlds.objects import nrt as topology
@@ -43,12 +45,12 @@ def cluster(*objects: Json) -> ClusterState:
     return state
 
 
-def problems(seen: Snapshot) -> list[str]:
+def problems(seen: Cluster) -> list[str]:
     return [str(problem) for problem in seen.problems]
 
 
 def test_a_report_describes_the_machine_of_a_node() -> None:
-    seen = cluster(agent_report(**{"observed-at": "2026-11-22T21:00:00Z"})).snapshot()
+    seen = published(cluster(agent_report(**{"observed-at": "2026-11-22T21:00:00Z"})))
     [node_] = seen.nodes
     assert (node_.known, node_.policy, node_.options.minor) == (Known.MACHINE, Policy.SINGLE_NUMA_NODE, 34)
     assert node_.stock == Stock(bits(range(1, 8)), (("x/gpu", (2, 0, 1)),))
@@ -57,11 +59,10 @@ def test_a_report_describes_the_machine_of_a_node() -> None:
 
 
 def test_resources_of_pods_are_taken_by_cpu() -> None:
-    seen = cluster(agent_report(pods={"u": ONE, "v": {"held": []}})).snapshot()
+    seen = published(cluster(agent_report(pods={"u": ONE, "v": {"held": []}})))
     held = {("node-1",): bag("cpu=2"), ("node-0",): bag("x/gpu=1"), ZONES: bag("x/gpu=1")}
-    assert seen.placements == {
-        "a": {"u": ObservedPlacement(held, bits([4, 6])), "v": ObservedPlacement({}, 0)}
-    }
+    placements = {"u": ObservedPlacement(held, bits([4, 6])), "v": ObservedPlacement({}, 0)}
+    assert seen.states["a"].placements == placements
     [node_] = seen.nodes
     assert node_.stock == Stock(bits([1, 2, 3, 5, 7]), (("x/gpu", (1, 0, 0)),))
     assert free_of(node_, "cpu") == [3, 2]
@@ -73,13 +74,13 @@ def test_memory_blocks_bind_their_zones() -> None:
     kubelet = {**STATIC_KUBELET, "memoryManagerPolicy": "Static", "topologyManagerPolicy": "restricted",
         "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
         "systemReserved": {"memory": "924Mi"}}  # fmt: skip
-    [node_] = cluster(agent_report(pods={"u": pod_}, kubelet=kubelet)).snapshot().nodes
+    [node_] = published(cluster(agent_report(pods={"u": pod_}, kubelet=kubelet))).nodes
     assert [zone.cells for zone in node_.zones] == [{0, 1}, {0, 1}]
     assert sum(zone.free["memory"] for zone in node_.zones) == 6 * GIB
 
 
 def test_free_is_at_most_that_of_the_topology() -> None:
-    [node_] = cluster(agent_report(pods={"u": ONE}, cpu=4, available=1)).snapshot().nodes
+    [node_] = published(cluster(agent_report(pods={"u": ONE}, cpu=4, available=1))).nodes
     assert free_of(node_, "cpu") == [1, 1]
     assert node_.stock == Stock(bits([3, 7]), (("x/gpu", (1, 0, 0)),))
     assert free_of(node_.in_health(), "cpu") == [3, 4]
@@ -89,7 +90,7 @@ def test_a_report_comes_before_a_configuration() -> None:
     state = cluster(agent_report())
     state.nodes.put("a", {**node("a"), "status": {"nodeInfo": {"kubeletVersion": "v1.33.0"}}})
     state.configurations.put("a", configuration("a", topologyManagerPolicy="restricted"))
-    [node_] = state.snapshot().nodes
+    [node_] = published(state).nodes
     assert (node_.policy, node_.options.minor) == (Policy.SINGLE_NUMA_NODE, 34)
 
 
@@ -104,14 +105,14 @@ def test_a_report_comes_before_a_configuration() -> None:
         'machine].kubelet.reservedSystemCPUs: "1" contradicts the machine: "0"'),
 ]))  # fmt: skip
 def test_an_implausible_report_leaves_the_amounts(written: Json, reason: str) -> None:
-    seen = cluster(written).snapshot()
+    seen = published(cluster(written))
     assert [node_.known for node_ in seen.nodes] == [Known.COUNTS]
     assert problems(seen) == [f"NodeResourceTopology a: metadata.annotations[numalign.io/{reason}"]
 
 
 def test_a_report_with_an_unknown_option_counts() -> None:
     options = {"cpuManagerPolicyOptions": {"new": "true"}, "topologyManagerPolicyOptions": {"newer": "1"}}
-    seen = cluster(agent_report(kubelet={**STATIC_KUBELET, **options})).snapshot()
+    seen = published(cluster(agent_report(kubelet={**STATIC_KUBELET, **options})))
     [node_] = seen.nodes
     assert (node_.known, node_.options.unknown) == (Known.MACHINE, frozenset({"new", "newer"}))
     assert problems(seen) == []
@@ -127,7 +128,7 @@ def test_a_report_with_an_unknown_option_counts() -> None:
         ["pods: hold 2 more x/gpu than zone 0 can allocate", "pods: hold more x/gpu than their zones have"]),
 ]))  # fmt: skip
 def test_implausible_placements_leave_the_amounts(pod: Json, reasons: list[str]) -> None:
-    seen = cluster(agent_report(available=2, pods={"one": ONE, "u": pod})).snapshot()
+    seen = published(cluster(agent_report(available=2, pods={"one": ONE, "u": pod})))
     [node_] = seen.nodes
     where = "NodeResourceTopology a: metadata.annotations[numalign.io/placements]"
     assert problems(seen) == ["\n".join(f"{where}.{reason}" for reason in reasons)]
@@ -137,10 +138,10 @@ def test_implausible_placements_leave_the_amounts(pod: Json, reasons: list[str])
 
 def test_an_equal_report_changes_only_its_time() -> None:
     state = cluster(agent_report(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"}))
-    before, version = state.snapshot(), state.version
+    before, version = published(state), state.version
     state.topologies.put("a", agent_report(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:05:00Z"}))
     assert (state.version, state.topologies.changed) == (version, set())
-    # The older snapshot has the new time as well.
+    # The time changes in place.
     assert before.observed_at == {"a": 1795381500.0}
 
 
@@ -173,21 +174,22 @@ def test_only_annotations_of_the_agent_are_retained() -> None:
     topology_ = kinds.TOPOLOGIES[0].described({**written, "metadata": {"name": "a", "annotations": more}})
     assert topology_["metadata"] == {"name": "a", "annotations": annotations}
     # So a file of it tells as much as the cluster.
-    assert snapshot.of([topology_]).nodes == cluster(written).snapshot().nodes
+    assert snapshot.of([topology_]).nodes == published(cluster(written)).nodes
 
 
 @pytest.mark.parametrize("gone", ["drop", "keep"])
 def test_a_removed_agent_leaves_nothing(gone: str) -> None:
     state = cluster(agent_report(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"}))
-    state.snapshot()
+    published(state)
     state.topologies.put("a", topology("a", *ZONES, cpu=4, available=3))
-    seen = state.snapshot()
+    seen = published(state)
     assert [node_.known for node_ in seen.nodes] == [Known.COUNTS]
-    assert (seen.placements, seen.observed_at, free_of(seen.nodes[0], "cpu")) == ({}, {}, [3, 3])
+    assert (seen.states["a"].placements, seen.observed_at) == (None, {})
+    assert free_of(seen.nodes[0], "cpu") == [3, 3]
     state.topologies.put("a", agent_report(pods={"u": ONE}))
     state.topologies.drop("a") if gone == "drop" else state.topologies.keep(set())
-    seen = state.snapshot()
-    assert (seen.nodes, seen.placements, seen.observed_at) == ((), {}, {})
+    seen = published(state)
+    assert (seen.states, seen.observed_at) == ({}, {})
 
 
 @pytest.mark.full
@@ -199,7 +201,7 @@ def test_ever_new_machines_are_limited_in_memory() -> None:
         zone = machine_zone(cores=cores, socket=socket, reservedMemory=None)
         described = {"zones": [zone], "reservedSystemCPUs": str(MOST_CPUS - 1)}
         state.topologies.put("a", reported(topology("a", cpu=len(cores)), described))
-        [node_] = state.snapshot().nodes
+        [node_] = published(state).nodes
     most = MOST_BYTES + MOST_MACHINE_BYTES
     assert weight(state) < most < machines * weight(node_.machine)
     # What is not kept as it was described is still known by its amounts.

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from numalign.cache import ClusterCache, Question
+from numalign.cache import Question
 from numalign.cache.admission import AdmissionState, Refusals, decide
 from numalign.cache.pod_question import PodQuestion, StatedBy
 from numalign.decision.evaluate import evaluate
+from numalign.kube import admission_caches
 from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import shapes
 from numalign.model.constraints import Constraints
 from numalign.model.intent import UNRULED
 from numalign.model.node import node_class
+from tests.worlds.clusters import published
 from tests.worlds.notation import asks, means, table
 from tests.worlds.objects import GIB, STATIC_KUBELET, Json, machine_zone, node, nrt, reported
 
@@ -53,8 +55,8 @@ def put(state: ClusterState, *objects: Json) -> None:
 
 def decided(state: ClusterState) -> AdmissionState:
     """What becomes of a pod that wants all four devices of the first zone."""
-    seen = state.snapshot()
-    cache = ClusterCache.of(seen.nodes, seen.shapes, seen.bare)
+    seen = published(state)
+    cache = admission_caches.of(seen)
     question = Question(LARGE, means("single-numa-node"))
     pod_question = PodQuestion(question, Constraints(), UNRULED, "team", StatedBy.POD, None, None)
     return decide(pod_question, cache, Refusals(), now=1e9).state
@@ -92,7 +94,7 @@ def test_a_pod_that_fits_the_healthy_node_is_not_denied(steps: list[Iterable[Jso
 def test_a_restarted_program_with_memory_denies_no_pod(steps: list[Iterable[Json]]) -> None:
     before = ClusterState(complete=True)
     put(before, *WELL)
-    [shape_] = before.snapshot().nodes
+    [shape_] = published(before).nodes
     remembered = {"data": shapes.encode(before.shape_history.to_remember())}
     state = ClusterState(complete=True)
     state.remembered_shapes.put(shapes.NAME, remembered)
@@ -109,11 +111,11 @@ def test_a_remembered_pool_has_threads_of_its_cores() -> None:
     alone = [{**machine_zone(at, reservedMemory=None), "cores": [[4 * at], [4 * at + 1]]} for at in (0, 1)]
     described = {"zones": alone, "reservedSystemCPUs": "4"}
     put(before, reported(nrt("a", "node-0", "node-1", cpu=2), described, kubelet=whole_cores), node_of(0))
-    before.snapshot()
+    published(before)
     state = ClusterState(complete=True)
     state.remembered_shapes.put(shapes.NAME, {"data": shapes.encode(before.shape_history.to_remember())})
     # With two threads a core, as is assumed without a report, no CPU could ever be had by itself.
-    [shape_] = state.snapshot().shapes
+    [shape_] = published(state).known_shapes
     assert evaluate(shape_.shape.node, asks("cpu=1 mem=1Gi")).admitted
 
 

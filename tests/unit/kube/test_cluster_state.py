@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.kube.cluster_state import ClusterState, Snapshot
+from numalign.kube.cluster import Cluster
+from numalign.kube.cluster_state import ClusterState
 from numalign.kube.files import snapshot
-from numalign.kube.named_values import NamedValues, SortedValues
 from numalign.kube.stores import Store
 from numalign.model.attributes import Labels
 from numalign.model.steps import finished
 from numalign.shapes import ShapeHistory
 from numalign.shapes.history import LOSS_SECONDS
+from tests.worlds.clusters import published
 from tests.worlds.notation import table
 from tests.worlds.objects import (
     Json,
@@ -33,17 +34,21 @@ BLUE = {"numalign.io/class": "blue"}
 
 
 def stepwise(
-    state: ClusterState, snapshot_: Callable[[Snapshot], object], *steps: Callable[[], None]
+    state: ClusterState, view: Callable[[Cluster], object], *steps: Callable[[], None]
 ) -> list[object]:
-    values = [snapshot_(state.snapshot())]
+    values = [view(published(state))]
     for step in steps:
         step()
-        values.append(snapshot_(state.snapshot()))
+        values.append(view(published(state)))
     return values
 
 
-def names(snapshot_: Snapshot) -> list[str]:
-    return [each.name for each in snapshot_.nodes]
+def names(cluster: Cluster) -> list[str]:
+    return [each.name for each in cluster.nodes]
+
+
+def class_labels(cluster: Cluster) -> dict[str, str | None]:
+    return {name: each.class_label for name, each in cluster.states.items() if each.classifiable}
 
 
 @pytest.mark.parametrize(("complete", "expected"), table([
@@ -65,53 +70,53 @@ def test_class_labels_are_those_of_the_nodes() -> None:
     state = ClusterState()
     for name, cpu, labels in (("a", "8", BLUE), ("b", "8", {}), ("c", "many", BLUE)):
         state.nodes.put(name, node(name, cpu=cpu, **labels))
-    assert state.snapshot().labels == {"a": "blue", "b": None}
+    assert class_labels(published(state)) == {"a": "blue", "b": None}
     # The label of a broken topology is unknown, and that of a missing one is not.
     state.nodes.keep({"a"})
     steps = [partial(state.topologies.put, "a", nrt("a", zone)) for zone in ("node-0", "left")]
-    seen_labels = stepwise(state, lambda seen: seen.labels, *steps, partial(state.topologies.drop, "a"))
+    seen_labels = stepwise(state, class_labels, *steps, partial(state.topologies.drop, "a"))
     assert seen_labels[1:] == [{"a": "blue"}, {}, {"a": "blue"}]
 
 
-def test_unchanged_labels_are_the_same_object() -> None:
+def test_all_labels_are_those_of_valid_nodes() -> None:
     state = ClusterState()
     state.nodes.put("a", node("a", pool="gpu"))
     state.nodes.put("b", node("b", cpu="many", pool="gpu"))
     state.nodes.put("c", node("c", pool="cpu", rack="7"))
     state.topologies.put("c", nrt("c"))
-    before = state.snapshot().node_labels
+    before = dict(published(state).node_labels)
     state.nodes.put("a", node("a", pool="cpu"))
-    after = state.snapshot().node_labels
+    after = published(state).node_labels
     assert before == {"a": Labels({"pool": "gpu"}), "c": Labels({"pool": "cpu", "rack": "7"})}
     assert after == {**before, "a": Labels({"pool": "cpu"})}
     assert after["c"] is before["c"]
 
 
-def test_changes_during_work_are_in_the_next_snapshot() -> None:
+def test_changes_while_others_are_published_come_too() -> None:
     state = ClusterState(complete=True)
     for at in range(40):
         state.nodes.put(f"n{at:02}", node(f"n{at:02}"))
         state.topologies.put(f"n{at:02}", nrt(f"n{at:02}"))
-    work = state.work()
+    work = state.publish()
     next(work)
     state.topologies.drop("n00")
     state.nodes.put("late", node("late"))
     state.topologies.put("late", nrt("late"))
     finished(work)
     assert not any(shelf.changed for shelf in (state.nodes, state.topologies))
-    assert names(state.snapshot()) == ["late", *(f"n{at:02}" for at in range(1, 40))]
+    assert names(state.cluster) == ["late", *(f"n{at:02}" for at in range(1, 40))]
 
 
 def test_unhinted_resources_follow_nodes_and_dra() -> None:
     state = ClusterState()
-    values = [state.snapshot().unhinted]
+    values = [published(state).unhinted]
     for policy in ("none", "restricted"):
         attributes = [{"name": "topologyManagerPolicy", "value": policy}]
         state.topologies.put("a", nrt("a", "node-0", "node-1", attributes=attributes))
-        values.append(state.snapshot().unhinted)
+        values.append(published(state).unhinted)
     served = {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": "nvidia.com/gpu"}}
     state.device_classes.put("gpus", served)
-    values.append(state.snapshot().unhinted)
+    values.append(published(state).unhinted)
     assert values == [{"memory"}, {"cpu", "memory"}, {"memory"}, {"memory", "nvidia.com/gpu", f"{DRA}/gpus"}]
 
 
@@ -121,15 +126,15 @@ def test_an_equal_object_is_no_change() -> None:
         state.nodes.put(name, node(name))
         state.topologies.put(name, nrt(name))
     state.topologies.put("c", nrt("c", "left"))
-    before, version = state.snapshot(), state.version
+    before, version = published(state).nodes, state.version
     state.nodes.put("a", node("a"))
     state.topologies.put("c", nrt("c", "left"))
     state.nodes.drop("unknown")
     assert state.version == version
     state.topologies.put("b", nrt("b", available=4))
     assert state.version > version
-    first, second = state.snapshot().nodes
-    assert (first is before.nodes[0], second is before.nodes[1]) == (True, False)
+    first, second = published(state).nodes
+    assert (first is before[0], second is before[1]) == (True, False)
 
 
 def test_a_broken_object_is_a_problem_until_it_is_mended() -> None:
@@ -137,8 +142,8 @@ def test_a_broken_object_is_a_problem_until_it_is_mended() -> None:
     for name, zone in (("a", "node-0"), ("b", "left"), ("c", "node-0"), ("c", "left")):
         state.topologies.put(name, nrt(name, zone))
 
-    def problems(snapshot_: Snapshot) -> tuple[list[str], list[str]]:
-        return names(snapshot_), [problem.name for problem in snapshot_.problems]
+    def problems(cluster: Cluster) -> tuple[list[str], list[str]]:
+        return names(cluster), [problem.name for problem in cluster.problems]
 
     steps = partial(state.topologies.put, "b", nrt("b")), partial(state.topologies.drop, "c")
     assert stepwise(state, problems, *steps) == [(["a"], ["b", "c"]), (["a", "b"], ["c"]), (["a", "b"], [])]
@@ -153,8 +158,8 @@ def test_objects_outside_of_a_list_are_removed() -> None:
     state.topologies.keep({"a"})
     state.nodes.keep({"a", "b"})
     state.namespaces.keep(set())
-    snapshot_ = state.snapshot()
-    assert (names(snapshot_), snapshot_.unknown, snapshot_.namespaces) == (["a"], ("b",), {})
+    cluster = published(state)
+    assert (names(cluster), cluster.unknown, cluster.namespaces) == (["a"], ("b",), {})
 
 
 ONE_ZONE = {"zones": [machine_zone(reservedMemory=None)], "reservedSystemCPUs": "0"}
@@ -179,20 +184,18 @@ def put(state: ClusterState, *objects: Json) -> None:
 def test_the_order_of_objects_changes_nothing(order: list[Json], before: list[Json]) -> None:
     state = ClusterState()
     put(state, *before)
-    state.snapshot()
+    published(state)
     put(state, *order)
-    snapshot_, read = state.snapshot(), snapshot.of(OBJECTS)
-    assert sorted(map(str, snapshot_.problems)) == sorted(map(str, read.problems))
-    for name in ("nodes", "unknown", "labels", "namespaces", "namespace_labels", "placements", "observed_at"):
-        assert getattr(snapshot_, name) == getattr(read, name)
+    cluster, read = published(state), snapshot.of(OBJECTS)
+    for name in ("states", "namespaces", "namespace_labels", "observed_at", "problems"):
+        assert getattr(cluster, name) == getattr(read, name)
 
 
 @pytest.mark.parametrize("shelf", ["nodes", "topologies", "namespaces", "configurations"])
 def test_an_unreadable_object_is_a_problem(shelf: str) -> None:
     state = ClusterState()
     getattr(state, shelf).put("x", {"metadata": [1]})
-    assert state.snapshot().problems
-    assert isinstance(state.snapshot(), Snapshot)
+    assert published(state).problems
 
 
 def test_other_exporters_come_before_volcanos() -> None:
@@ -211,9 +214,9 @@ def test_orphans_and_mistakes_of_volcanos_exporter() -> None:
     state.nodes.put("a", node("a", **BLUE))
     state.numatopologies.put("a", numatopology(cpuDetail={}))
     state.numatopologies.put("b", numatopology("b"))
-    snapshot_ = state.snapshot()
-    assert (snapshot_.nodes, snapshot_.labels) == ((), {})
-    assert sorted(map(str, snapshot_.problems)) == [
+    cluster = published(state)
+    assert (cluster.nodes, class_labels(cluster)) == ((), {})
+    assert sorted(map(str, cluster.problems)) == [
         "Numatopology a: spec.cpuDetail: contains no CPU",
         "Numatopology b: metadata.name: no Node of this name: its exporter left it behind",
     ]
@@ -243,7 +246,7 @@ def healths(state: ClusterState) -> dict[str, int | None]:
     """How many devices the nodes that are ill have in health; None of the others."""
     return {
         each.name: each.health.zones[0].allocatable.get(GPU, 0) if each.health else None
-        for each in state.snapshot().nodes
+        for each in published(state).nodes
     }
 
 
@@ -253,7 +256,7 @@ def test_a_node_without_its_devices_is_ill() -> None:
     steps = [healths(state)]
     put_both(state, "a", 0)
     steps.append(healths(state))
-    [shape] = state.snapshot().shapes
+    [shape] = published(state).known_shapes
     put_both(state, "a", 8)
     steps.append(healths(state))
     assert steps == [{"a": None}, {"a": 8}, {"a": None}]
@@ -272,36 +275,3 @@ def test_a_lasting_loss_is_a_new_shape() -> None:
     steps.append(healths(state))
     assert steps == [{"a": 8}, {"a": None}]
     assert state.version > version
-
-
-def values(**changes: int) -> NamedValues[int]:
-    made = NamedValues[int]()
-    for name, value in changes.items():
-        made.put(name, value)
-    return made
-
-
-def test_a_copy_does_not_change() -> None:
-    made = values(a=1, b=2)
-    before = made.copy()
-    made.put("a", 7)
-    made.drop("b")
-    assert [before, made.copy()] == [{"a": 1, "b": 2}, {"a": 7}]
-
-
-def test_equal_values_share_a_copy() -> None:
-    made = values(a=1)
-    before = made.copy()
-    made.put("a", before["a"])
-    made.drop("b")
-    assert made.copy() is before
-
-
-@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.none() | st.integers())))
-def test_sorted_values_are_in_the_order_of_their_names(changes: list[tuple[str, int | None]]) -> None:
-    made = SortedValues[int]()
-    expected: dict[str, int] = {}
-    for name, value in changes:
-        made.set(name, value)
-        expected = {key: each for key, each in {**expected, name: value}.items() if each is not None}
-        assert made.copy() == tuple(expected[key] for key in sorted(expected))

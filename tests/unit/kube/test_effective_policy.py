@@ -2,7 +2,6 @@
 
 import pytest
 
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.effective_policy import DISABLED, EffectivePolicy
 from numalign.kube.files.policy import NAME_LABEL, ClusterPolicy, Default, Exemptions
 from numalign.model.constraints import Operator, Requirement
@@ -15,9 +14,7 @@ NAMED = Default((Requirement(NAME_LABEL, Operator.IN, frozenset({"new"})),), Nam
 FILE = ClusterPolicy((GOLD, NAMED), Exemptions(("ci:*",), frozenset({"batch", "away"}), frozenset({"kata"})))
 OWN, AWAY = NamespaceRules(default=RESTRICTED), NamespaceRules(disabled=True)
 GOLDEN = {name: {"tier": "gold"} for name in ("gold", "own", "away")}
-SNAPSHOT = Snapshot(
-    namespaces={"plain": UNRULED, "gold": UNRULED, "own": OWN, "away": AWAY}, namespace_labels=GOLDEN
-)
+RULES = {"plain": UNRULED, "gold": UNRULED, "own": OWN, "away": AWAY}
 
 
 @pytest.mark.parametrize(("namespace", "rules"), table([
@@ -29,12 +26,12 @@ SNAPSHOT = Snapshot(
     ("it is not known",                         "other", UNRULED),
 ]))  # fmt: skip
 def test_rules_of_a_namespace(namespace: str, rules: NamespaceRules) -> None:
-    assert EffectivePolicy.of(SNAPSHOT, FILE).rules_for(namespace) == rules
+    assert EffectivePolicy(FILE, RULES, GOLDEN).rules_for(namespace) == rules
 
 
 def test_no_namespace_has_no_rules() -> None:
     everywhere = ClusterPolicy((Default((), NamespaceRules(warn=SINGLE)),))
-    rules_for = EffectivePolicy.of(SNAPSHOT, everywhere).rules_for
+    rules_for = EffectivePolicy(everywhere, RULES, GOLDEN).rules_for
     assert (rules_for(""), rules_for("any")) == (UNRULED, NamespaceRules(warn=SINGLE))
 
 
@@ -49,13 +46,13 @@ def test_no_namespace_has_no_rules() -> None:
     ("it has no names",                       "",       "",           "",       None),
 ]))  # fmt: skip
 def test_exemptions_of_a_pod(namespace: str, runtime_class: str, user: str, reason: str | None) -> None:
-    policy = EffectivePolicy.of(SNAPSHOT, FILE)
+    policy = EffectivePolicy(FILE, RULES, GOLDEN)
     assert policy.exemption(namespace, runtime_class=runtime_class, user=user) == reason
 
 
-LIMITS = Snapshot(namespaces={"own": NamespaceRules(exclusive_cpus=8),
+LIMITS = {"own": NamespaceRules(exclusive_cpus=8),
     "loose": NamespaceRules(exclusive_cpus=1000), "away": NamespaceRules(exclusive_cpus=50, disabled=True),
-    "batch": NamespaceRules(exclusive_cpus=8)})  # fmt: skip
+    "batch": NamespaceRules(exclusive_cpus=8)}  # fmt: skip
 LARGE = Requirement(NAME_LABEL, Operator.IN, frozenset({"large"}))
 EVERYWHERE = ClusterPolicy(
     (Default((LARGE,), NamespaceRules(exclusive_cpus=40)), Default((), NamespaceRules(warn=SINGLE)),
@@ -75,5 +72,5 @@ EVERYWHERE = ClusterPolicy(
     ("nothing is known of where the pods will be", "",        None,      None),
 ]))  # fmt: skip
 def test_limits_of_exclusive_cpus(namespace: str, alone: int | None, both: int | None) -> None:
-    assert EffectivePolicy.of(LIMITS).exclusive_cpus(namespace) == alone
-    assert EffectivePolicy.of(LIMITS, EVERYWHERE).exclusive_cpus(namespace) == both
+    assert EffectivePolicy(rules=LIMITS).exclusive_cpus(namespace) == alone
+    assert EffectivePolicy(EVERYWHERE, LIMITS).exclusive_cpus(namespace) == both

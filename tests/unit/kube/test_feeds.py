@@ -1,4 +1,4 @@
-"""A feed of a file and one of an API server have the same snapshots."""
+"""A feed of a file and one of an API server report the same changes."""
 
 import asyncio
 import gzip
@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -17,10 +17,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numalign.kube import kinds, live_feed
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Change, Cluster, NodeChanged, Settled
 from numalign.kube.decode import device_classes, numatopologies, shapes
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.feed import Feed
 from numalign.kube.files import snapshot
 from numalign.kube.files.file_feed import CROWD, FileFeed
 from numalign.kube.live_feed import LiveFeed
@@ -60,7 +59,8 @@ class File:
         self.path, self.seconds, self.registry = path, 0.0, CollectorRegistry()
         self.objects: dict[tuple[str, str], Json] = {}
         usual: dict[str, Any] = {"every": SOON, "log": log.log, "registry": self.registry}
-        self.feed = FileFeed(path, clock=lambda: self.seconds, **usual | options)
+        self.cluster = Cluster()
+        self.feed = FileFeed(path, self.cluster, clock=lambda: self.seconds, **usual | options)
 
     def put(self, *objects: Json) -> None:
         self.objects |= {(made["kind"], made["metadata"]["name"]): made for made in objects}
@@ -84,6 +84,7 @@ class Live:
     """An API server."""
 
     api: FakeApi
+    cluster: Cluster
     feed: LiveFeed
 
     def put(self, *objects: Json) -> None:
@@ -103,7 +104,8 @@ async def a_file(folder: Path, log: RecordedLog, **options: Any) -> AsyncIterato
 async def an_api_server(_: Path, log: RecordedLog, **options: Any) -> AsyncIterator[Live]:  # noqa: ANN401
     watched: dict[str, Any] = {"watched": live_feed.WITH_PODS, "optional": live_feed.OF_SOME}
     async with FakeApi() as api, api.client() as client:
-        yield Live(api, LiveFeed(client, log=log.log, registry=CollectorRegistry(), **watched | options))
+        cluster, usual = Cluster(), {"log": log.log, "registry": CollectorRegistry(), **watched}
+        yield Live(api, cluster, LiveFeed(client, cluster, **usual | options))
 
 
 Source = File | Live
@@ -139,18 +141,15 @@ async def source(
         yield made
 
 
-@dataclass
 class Seen:
-    """What a feed gave."""
+    """A cluster as it is now, and how often it settled."""
 
-    snapshots: list[Snapshot] = field(default_factory=list)
+    def __init__(self, cluster: Cluster) -> None:
+        self.last, self.settled = cluster, 0
+        cluster.listen(self.take)
 
-    async def take(self, snapshot_: Snapshot) -> None:
-        self.snapshots.append(snapshot_)
-
-    @property
-    def last(self) -> Snapshot:
-        return self.snapshots[-1] if self.snapshots else Snapshot()
+    def take(self, change: Change) -> None:
+        self.settled += isinstance(change, Settled)
 
     @property
     def nodes(self) -> list[str]:
@@ -158,19 +157,20 @@ class Seen:
 
 
 @asynccontextmanager
-async def following(feed: Feed, taker: Seen | None = None) -> AsyncIterator[Seen]:
-    seen = taker or Seen()
-    async with in_background(feed.follow(seen.take)):
-        yield seen
+async def following(source: Source, *, seen: type[Seen] = Seen) -> AsyncIterator[Seen]:
+    made = seen(source.cluster)
+    async with in_background(source.feed.follow()):
+        yield made
 
 
 @EACH
 async def test_the_first_snapshot(source: Source) -> None:
-    async with following(source.feed) as seen:
-        await until(lambda: seen.snapshots)
+    async with following(source) as seen:
+        await until(lambda: seen.settled)
     [only] = seen.last.nodes
     assert (only.name, only.policy) == ("a", Policy.SINGLE_NUMA_NODE)
-    assert (seen.last.unknown, seen.last.labels) == (("b",), {"a": None, "b": None})
+    assert seen.last.unknown == ("b",)
+    assert all(state.classifiable for state in seen.last.states.values())
     assert seen.last.namespaces["team"] == NamespaceRules(warn=Policy.RESTRICTED)
     assert seen.last.problems == ()
 
@@ -197,7 +197,7 @@ ENFORCED = namespace("team", **{"numalign.io/enforce": "restricted", "tier": "go
         ("delete", [nrt("a")], lambda seen: seen.nodes == ["b"]),
         ("put", [nrt("a")], lambda seen: seen.nodes == ["a", "b"])]),
     ("nodes go, and leave no ghost", [
-        ("delete", [node("b")], lambda seen: (seen.last.unknown, [*seen.last.labels]) == ((), ["a"])),
+        ("delete", [node("b")], lambda seen: [*seen.last.states] == ["a"]),
         ("put", [node("c"), nrt("c")], lambda seen: seen.nodes == ["a", "c"]),
         ("delete", [node("a")], lambda seen: seen.nodes == ["c"])]),
     ("labels of a namespace", [
@@ -209,8 +209,8 @@ ENFORCED = namespace("team", **{"numalign.io/enforce": "restricted", "tier": "go
         ("delete", [device_class("gpus")], lambda seen: seen.last.served == {f"{DRA}/nics"})]),
 ]))  # fmt: skip
 async def test_a_change_is_seen(source: Source, steps: list[Step]) -> None:
-    async with following(source.feed) as seen:
-        await until(lambda: seen.snapshots)
+    async with following(source) as seen:
+        await until(lambda: seen.settled)
         for act, objects, condition in steps:
             for changed in objects:
                 getattr(source, act)(changed)
@@ -220,7 +220,7 @@ async def test_a_change_is_seen(source: Source, steps: list[Step]) -> None:
 @EACH
 async def test_a_listener_receives_every_pod(source: Source, listener: RecordedPods) -> None:
     source.put(pod("one"), pod("ended", phase="Succeeded"))
-    async with following(source.feed):
+    async with following(source):
         await until(lambda: listener.names == "ended one")
         source.put(pod("two", phase="Pending"))
         await until(lambda: listener.names == "ended one two")
@@ -235,42 +235,30 @@ async def test_a_listener_receives_every_pod(source: Source, listener: RecordedP
 @EACH
 async def test_a_feed_with_a_listener_waits_for_pods(source: Source, listener: RecordedPods) -> None:
     source.put(*(pod(f"p{number}") for number in range(CROWD + 1)))
-    async with following(source.feed) as seen:
+    async with following(source) as seen:
         assert source.feed.waiting_for()
         await until(lambda: source.feed.waiting_for() is None)
         assert len(listener.pods) == CROWD + 1
         await until(lambda: seen.nodes == ["a"])
 
 
-@EACH
-async def test_snapshots_are_taken_one_after_another(source: Source) -> None:
-    running: list[int] = []
+class Faulty(Seen):
+    """A listener with a fault in what it does with the node b."""
 
-    class Slow(Seen):
-        async def take(self, snapshot_: Snapshot) -> None:
-            running.append(1)
-            assert sum(running) == 1
-            source.put(node(f"n{len(running)}"))
-            await asyncio.sleep(3 * SOON)
-            running.append(-1)
-            await super().take(snapshot_)
-
-    async with following(source.feed, Slow()):
-        await until(lambda: len(running) >= 6)
+    def take(self, change: Change) -> None:
+        super().take(change)
+        if isinstance(change, NodeChanged) and change.name == "b":
+            raise ZeroDivisionError("a rule with a fault")
 
 
 @EACH
-async def test_a_failing_taker_does_not_end_the_feed(source: Source, log: RecordedLog) -> None:
-    class Choosy(Seen):
-        async def take(self, snapshot_: Snapshot) -> None:
-            if not any(node.name == "c" for node in snapshot_.nodes):
-                raise ZeroDivisionError("a rule with a fault")
-            await super().take(snapshot_)
-
-    async with following(source.feed, Choosy()) as seen:
+async def test_a_failing_listener_keeps_nothing_from_others(source: Source, log: RecordedLog) -> None:
+    async with following(source, seen=Faulty) as seen:
+        other = Seen(source.cluster)
         await until(lambda: log.of("snapshot.failed"))
         source.put(node("c"), nrt("c"))
-        await until(lambda: seen.nodes == ["a", "c"])
+        await until(lambda: seen.nodes == ["a", "c"] and other.settled)
+        assert other.last.unknown == ("b",)
     assert "a rule with a fault" in log.stream.getvalue()
 
 
@@ -287,28 +275,28 @@ async def test_no_snapshot_before_the_pods_of_a_listener(
     async with an_api_server(tmp_path, log, pods=pod_informer) as live:
         live.api.failures["/api/v1/pods"] = HTTPStatus.FORBIDDEN
         live.put(node("a"), pod("one"))
-        async with following(live.feed) as seen:
+        async with following(live) as seen:
             forbidden = "Pod: not allowed to list"
             await until(lambda: (live.feed.waiting_for() or "").startswith(forbidden))
-            assert (seen.snapshots, live.feed.age()) == ([], float("inf"))
+            assert (seen.settled, live.feed.age()) == (0, float("inf"))
             live.api.failures.clear()
-            await until(lambda: seen.snapshots and listener.names == "one")
+            await until(lambda: seen.settled and listener.names == "one")
             assert live.feed.age() < 60
 
 
 async def test_pods_are_listed_after_the_first_snapshot(live: Live) -> None:
     live.api.failures["/api/v1/namespaces"] = HTTPStatus.SERVICE_UNAVAILABLE
-    async with following(live.feed) as seen:
+    async with following(live) as seen:
         await until(lambda: len(live.api.received("LIST", "/api/v1/namespaces")) > 1)
         assert live.api.received("LIST", "/api/v1/pods") == []
         live.api.failures.clear()
-        await until(lambda: live.api.received("LIST", "/api/v1/pods") and seen.snapshots)
+        await until(lambda: live.api.received("LIST", "/api/v1/pods") and seen.settled)
 
 
 async def test_the_version_of_the_api_server_is_followed(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_feed, "VERSION_SECONDS", SOON)
     live.api.documents["/version"] = {"major": "1", "minor": "36+", "gitVersion": "v1.36.4-gke.100"}
-    async with following(live.feed) as seen:
+    async with following(live) as seen:
         await until(lambda: seen.last.server == 36)
         live.api.failures["/version"] = HTTPStatus.SERVICE_UNAVAILABLE
         live.put(node("c"), nrt("c"))
@@ -320,7 +308,7 @@ async def test_the_version_of_the_api_server_is_followed(live: Live, monkeypatch
 
 
 MEMORY = shapes.collection("numalign")
-SHAPED = snapshot.of([nrt("gone", zone="node-7")]).shapes
+SHAPED = snapshot.of([nrt("gone", zone="node-7")]).known_shapes
 REMEMBERED = sorted(each.shape.name for each in SHAPED)
 
 
@@ -339,17 +327,17 @@ async def live_with_memory(log: RecordedLog, **options: Any) -> AsyncIterator[Li
         yield live
 
 
-def remembered_names(snapshot_: Snapshot) -> list[str]:
-    return sorted(each.shape.name for each in snapshot_.shapes if not each.nodes)
+def remembered_names(cluster: Cluster) -> list[str]:
+    return sorted(each.shape.name for each in cluster.known_shapes if not each.nodes)
 
 
 async def test_remembered_shapes_are_those_of_one_config_map(log: RecordedLog) -> None:
     async with live_with_memory(log) as live:
-        other = memory_of(*snapshot.of([nrt("gone", zone="node-5")]).shapes)
+        other = memory_of(*snapshot.of([nrt("gone", zone="node-5")]).known_shapes)
         live.put(memory_of(*SHAPED), {**other, "metadata": {**other["metadata"], "name": "other"}})
-        async with following(live.feed) as seen:
-            await until(lambda: seen.snapshots)
-            assert remembered_names(seen.snapshots[0]) == REMEMBERED
+        async with following(live) as seen:
+            await until(lambda: seen.settled)
+            assert remembered_names(seen.last) == REMEMBERED
             live.put({**memory_of(), "data": {"x": "{"}})
             await until(lambda: seen.last.problems)
             assert str(seen.last.problems[0]).startswith("ConfigMap numalign-shapes: data.x: is not JSON")
@@ -363,8 +351,8 @@ async def test_remembered_shapes_are_those_of_one_config_map(log: RecordedLog) -
 async def test_snapshots_do_not_wait_for_forbidden_shapes(log: RecordedLog, code: HTTPStatus) -> None:
     async with live_with_memory(log) as live:
         live.api.failures[MEMORY.path] = code
-        async with following(live.feed) as seen:
-            await until(lambda: seen.snapshots)
+        async with following(live) as seen:
+            await until(lambda: seen.settled)
             assert (seen.nodes, live.feed.waiting_for()) == (["a"], None)
             del live.api.failures[MEMORY.path]
             live.put(memory_of(*SHAPED))
@@ -375,9 +363,9 @@ async def test_snapshots_wait_a_while_for_a_hanging_server(log: RecordedLog) -> 
     now = 0.0
     async with live_with_memory(log, clock=lambda: now) as live:
         live.api.hung.add(MEMORY.path)
-        async with following(live.feed) as seen:
+        async with following(live) as seen:
             await until(lambda: "ConfigMap" in (live.feed.waiting_for() or ""))
-            assert not seen.snapshots
+            assert not seen.settled
             now = live_feed.PATIENCE_SECONDS
             await until(lambda: seen.nodes == ["a"])
         live.api.hung.clear()
@@ -394,24 +382,24 @@ async def test_declared_shapes_are_followed(tmp_path: Path, log: RecordedLog) ->
     file = File(tmp_path / "cluster.json", log, declared=lambda: declared)
     file.put(node("a"), nrt("a"))
     async with live_with_memory(log, declared=lambda: declared) as live:
-        for feed in (file.feed, live.feed):
-            async with following(feed) as seen:
-                await until(lambda: [each for each in seen.last.shapes if each.declared])
+        for source in (file, live):
+            async with following(source) as seen:
+                await until(lambda: [each for each in seen.last.known_shapes if each.declared])
                 assert seen.last.pools == coming.pools
                 declared = Declared()
-                await until(lambda: not [each for each in seen.last.shapes if each.declared])
+                await until(lambda: not [each for each in seen.last.known_shapes if each.declared])
                 assert seen.last.pools == declared.pools
                 declared = coming
 
 
 async def test_shapes_of_earlier_files_are_remembered(file: File) -> None:
     file.put(nrt("a"), nrt("b", zone="node-7"))
-    async with following(file.feed) as seen:
+    async with following(file) as seen:
         await until(lambda: seen.nodes == ["a", "b"])
         file.delete(nrt("b"))
         await until(lambda: seen.nodes == ["a"])
-        [present] = [each for each in seen.last.shapes if each.nodes]
-        [gone] = [each for each in seen.last.shapes if each.seen is not None]
+        [present] = [each for each in seen.last.known_shapes if each.nodes]
+        [gone] = [each for each in seen.last.known_shapes if each.seen is not None]
         assert (present.nodes, gone.shape.node.ids) == (1, (7,))
 
 
@@ -424,9 +412,9 @@ async def test_the_first_file_is_waited_for_if_it(
     file: File, log: RecordedLog, write: Callable[[File], object]
 ) -> None:
     write(file)
-    async with following(file.feed) as seen:
+    async with following(file) as seen:
         await until(file.failures)
-        assert (seen.snapshots, file.feed.age()) == ([], float("inf"))
+        assert (seen.settled, file.feed.age()) == (0, float("inf"))
         assert file.feed.waiting_for() == f"a valid snapshot at {file.path}"
         line = log.of("snapshot.failed")[0]
         assert (line["level"], line["path"]) == ("error", str(file.path))
@@ -441,7 +429,7 @@ async def test_the_first_file_is_waited_for_if_it(
 ]))  # fmt: skip
 async def test_a_broken_file_changes_nothing(file: File, content: bytes | None) -> None:
     file.put(nrt("a"))
-    async with following(file.feed) as seen:
+    async with following(file) as seen:
         await until(lambda: seen.nodes)
         file.seconds = 5
         file.path.unlink() if content is None else file.write(content)
@@ -453,14 +441,14 @@ async def test_a_broken_file_changes_nothing(file: File, content: bytes | None) 
 
 
 async def test_a_change_during_a_read_is_followed(file: File) -> None:
-    class Slow(Seen):
-        async def take(self, snapshot_: Snapshot) -> None:
-            if not self.snapshots:
+    class Writing(Seen):
+        def take(self, change: Change) -> None:
+            super().take(change)
+            if isinstance(change, NodeChanged) and change.name == "a":
                 file.put(nrt("b"))
-            await super().take(snapshot_)
 
     file.put(nrt("a"))
-    async with following(file.feed, Slow()) as seen:
+    async with following(file, seen=Writing) as seen:
         await until(lambda: seen.nodes == ["a", "b"])
 
 
@@ -468,12 +456,12 @@ async def test_a_change_during_a_read_is_followed(file: File) -> None:
 async def test_a_file_is_not_read_again_if(tmp_path: Path, log: RecordedLog, every: float) -> None:
     file = File(tmp_path / "cluster.json", log, every=every)
     file.put(nrt("a"))
-    async with following(file.feed) as seen:
+    async with following(file) as seen:
         await until(lambda: seen.nodes)
         if not every:
             file.put(nrt("b"))
         await asyncio.sleep(5 * SOON)
-    assert len(seen.snapshots) == 1
+    assert seen.settled == 1
 
 
 @pytest.fixture
@@ -486,18 +474,22 @@ def file_of_pods(tmp_path: Path, log: RecordedLog, sink: RecordedSink) -> File:
     return File(tmp_path / "cluster.json", log, pods=sink)
 
 
-async def loaded(file: File, *pods: object) -> Snapshot:
-    """The snapshot of a file with a topology, and with pods of this metadata."""
+async def loaded(file: File, *pods: object) -> Cluster:
+    """The cluster of a file with a topology, and with pods of this metadata."""
     made = [{"apiVersion": "v1", "kind": "Pod", "metadata": each, "spec": {"nodeName": "a"}} for each in pods]
     file.write(orjson.dumps(listed(nrt("a"), *made)))
-    seen = Seen()
-    await file.feed.load(seen.take)
-    return seen.last
+    await file.feed.load()
+    return file.cluster
+
+
+def pods_on_nodes(cluster: Cluster) -> int:
+    assert cluster.last_settled
+    return cluster.last_settled.pods
 
 
 async def test_pods_are_those_of_an_api_server(file_of_pods: File, sink: RecordedSink) -> None:
     labelled = {"name": "p", "uid": "1", "labels": {"a": "b"}}
-    assert (await loaded(file_of_pods, labelled, {"name": "q", "namespace": "team"})).pods == 2
+    assert pods_on_nodes(await loaded(file_of_pods, labelled, {"name": "q", "namespace": "team"})) == 2
     assert [*sink.objects] == [("default", "p"), ("team", "q")]
     assert sink.objects["default", "p"] == {"apiVersion": "v1", "kind": "Pod",
         "metadata": {**labelled, "namespace": "default"}, "spec": {"nodeName": "a"}}  # fmt: skip
@@ -508,7 +500,7 @@ async def test_pods_are_those_of_an_api_server(file_of_pods: File, sink: Recorde
 async def test_a_nameless_pod_is_a_problem(file_of_pods: File, sink: RecordedSink, metadata: object) -> None:
     seen = await loaded(file_of_pods, metadata, {"name": "p"})
     assert [*sink.objects] == [("default", "p")]
-    assert ([problem.kind for problem in seen.problems], seen.pods) == (["Pod"], 2)
+    assert ([problem.kind for problem in seen.problems], pods_on_nodes(seen)) == (["Pod"], 2)
 
 
 async def test_failing_sinks_stop_no_others(file_of_pods: File, sink: RecordedSink, log: RecordedLog) -> None:
@@ -519,13 +511,3 @@ async def test_failing_sinks_stop_no_others(file_of_pods: File, sink: RecordedSi
     assert [*sink.objects] == [("default", "p")]
     assert [keys for call, keys in sink.calls if call == "keep"] == [{"p", "unbearable"}]
     assert file_of_pods.feed.waiting_for() is None
-
-
-async def test_pods_stay_if_the_snapshot_is_not_taken(file_of_pods: File, sink: RecordedSink) -> None:
-    async def refuse(_: Snapshot) -> None:
-        raise ZeroDivisionError("a rule with a fault")
-
-    file_of_pods.put(nrt("a"), pod("p"))
-    await file_of_pods.feed.load(refuse)
-    assert sink.calls == []
-    assert file_of_pods.feed.waiting_for()

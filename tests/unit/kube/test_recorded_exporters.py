@@ -7,12 +7,14 @@ import pytest
 import yaml
 
 from numalign.kube import kinds
-from numalign.kube.cluster_state import ClusterState, Snapshot
+from numalign.kube.cluster import Cluster
+from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode.fingerprints import Method
 from numalign.ledger.model import AssignedPod
 from numalign.model.node import CpuManager, Known, MemoryManager, node_class
 from numalign.scheduling.fingerprint_reader import PodFingerprintReader
 from tests.unit.ledger.conftest import on
+from tests.worlds.clusters import published
 from tests.worlds.notation import free_of, table
 from tests.worlds.objects import Json, node
 
@@ -25,7 +27,7 @@ def recorded(name: str) -> Json:
     return read
 
 
-def seen(*objects: Json, complete: bool = False) -> Snapshot:
+def seen(*objects: Json, complete: bool = False) -> Cluster:
     state = ClusterState(complete=complete)
     state.nodes.put("other", node("other"))
     for each in objects:
@@ -33,7 +35,7 @@ def seen(*objects: Json, complete: bool = False) -> Snapshot:
         state.topologies.put(name, kinds.TOPOLOGIES[0].described(each))
         if not complete:
             state.nodes.put(name, node(name))
-    return state.snapshot()
+    return published(state)
 
 
 def without_annotations(topology: Json) -> Json:
@@ -67,11 +69,12 @@ REQUESTS = {"web": "cpu=2 mem=1Gi example.com/gpu=1", "small": "cpu=500m mem=64M
     ("the same beside an agent",  "rte-over-agent", Method.WITH_EXCLUSIVE_RESOURCES, "web small late"),
 ]))  # fmt: skip
 def test_pods_of_a_fingerprint_by_its_method(name: str, method: Method, pods: str) -> None:
-    snapshot_ = seen(recorded(name))
-    assert not snapshot_.problems
-    worker = next(each for each in snapshot_.nodes if each.name.startswith("worker"))
+    cluster = seen(recorded(name))
+    assert not cluster.problems
+    worker = next(each for each in cluster.nodes if each.name.startswith("worker"))
     number = worker.name.removeprefix("worker-")
-    fingerprint = snapshot_.fingerprints[worker.name]
+    fingerprint = cluster.states[worker.name].fingerprint
+    assert fingerprint
     pods_there = [assigned(pod, number) for pod in REQUESTS]
     assert fingerprint.method is method
     # It may or may not account for any of them.
@@ -95,13 +98,13 @@ def test_a_report_stays_when_another_owns_the_zones(name: str, owners: int) -> N
     assert len(topology["metadata"]["ownerReferences"]) == owners
     assert "numalign-agent" not in written
     assert free_of(worker, "cpu") == [0, 4]
-    assert len(seen(topology).placements[worker.name]) == 4
+    assert len(seen(topology).states[worker.name].placements or {}) == 4
 
 
 def test_an_object_without_its_node_does_not_count() -> None:
     topology = recorded("nfd-after-node")
-    snapshot_ = seen(topology, complete=True)
+    cluster = seen(topology, complete=True)
     assert [owner["kind"] for owner in topology["metadata"]["ownerReferences"]] == ["Namespace"]
-    assert (snapshot_.nodes, snapshot_.placements, snapshot_.fingerprints) == ((), {}, {})
-    assert [*snapshot_.shapes] == []
-    assert [problem.name for problem in snapshot_.problems] == ["worker-1"]
+    assert (cluster.nodes, cluster.unknown) == ((), ("other",))
+    assert [*cluster.known_shapes] == []
+    assert [problem.name for problem in cluster.problems] == ["worker-1"]

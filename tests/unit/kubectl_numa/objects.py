@@ -6,12 +6,12 @@ from typing import Any
 
 from kubectl_numa import moving
 from kubectl_numa.questions import ClusterView
-from numalign.kube.cluster_state import Snapshot
 from numalign.model.intent import PLACEMENT_OBSERVED, Match, NamespaceRules
 from numalign.model.node import Node
 from numalign.runtime.clock import utc_now
 from numalign.scheduling.scheduler_state import SchedulerState
 from tests.worlds import objects
+from tests.worlds.clusters import a_cluster
 from tests.worlds.objects import Json
 
 SINGLE = "single-numa-node"
@@ -151,11 +151,11 @@ def view(
     *nodes: Node,
     rules: NamespaceRules | None = None,
     now: float = 0.0,
-    **snapshot: Any,  # noqa: ANN401  any value
+    **more: Any,  # noqa: ANN401  any value
 ) -> ClusterView:
     """A cluster of these nodes, with these rules in the namespace `default`."""
-    namespaces = {"default": rules} if rules else {}
-    return ClusterView(Snapshot(nodes, namespaces=namespaces, **snapshot), now=now)
+    ruled = {"default": rules} if rules else {}
+    return ClusterView(a_cluster(nodes, rules=ruled, **more), now=now)
 
 
 def state(cluster: ClusterView, *pods: Json) -> SchedulerState:

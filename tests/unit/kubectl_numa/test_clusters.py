@@ -29,7 +29,7 @@ def test_a_snapshot_comes_from_a_file_or_a_pipe(cluster_file: Path, monkeypatch:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(cluster_file.read_bytes())))
 
     for source in (str(cluster_file), "-"):
-        read = ClusterSource(source).view().snapshot
+        read = ClusterSource(source).view().cluster
         assert ([node.name for node in read.nodes], read.unknown) == (["big", "small"], ("hidden",))
 
 
@@ -132,7 +132,7 @@ def test_broken_objects_are_skipped_with_notices(capsys: pytest.CaptureFixture[s
     read = ClusterSource("-").view(objects=[listed(*ITEMS, *broken)])
     notices = capsys.readouterr().err.splitlines()
 
-    assert len(read.snapshot.nodes) == 2
+    assert len(read.cluster.nodes) == 2
     assert notices[0].startswith("skipped: NodeResourceTopology broken-0: ")
     assert notices[-1] == "skipped: 2 more objects"
 

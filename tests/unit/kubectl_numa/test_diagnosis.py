@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kubectl_numa import diagnosis
 from kubectl_numa.diagnosis import LEAST_SKEW_SECONDS, Finding, FoundOnNode, Severity, Skew, Traces, diagnose
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.kinds import READY_KEY
 from numalign.kube.stores import Problem
@@ -20,6 +20,7 @@ from numalign.model.options import Options
 from tests.unit.kubectl_numa.conftest import Cli, FakeCluster
 from tests.unit.kubectl_numa.objects import running
 from tests.worlds import objects
+from tests.worlds.clusters import a_cluster
 from tests.worlds.notation import machine, node, options, table
 from tests.worlds.objects import Json, described_machine, machine_zone, nrt, reported
 
@@ -55,9 +56,9 @@ REPORT = "metadata.annotations[numalign.io/machine]"
 UNRELEASED = "no kubelet up to the pre-release 1.38 has it"
 
 
-def cluster(*nodes: Node, agents: dict[str, float] | None = None, **more: Any) -> Snapshot:  # noqa: ANN401  any value
+def cluster(*nodes: Node, agents: dict[str, float] | None = None, **more: Any) -> Cluster:  # noqa: ANN401  any value
     """A cluster of these nodes, whose agents published at these times."""
-    return Snapshot(nodes, observed_at=AGENT if agents is None else agents, **more)
+    return a_cluster(nodes, observed_at=AGENT if agents is None else agents, **more)
 
 
 def wrong(kind: str, where: str, what: str = "is wrong") -> dict[str, Any]:
@@ -70,19 +71,19 @@ def clock(seconds: int, *, measured: bool = True) -> Traces:
     return Traces(skews={"a": Skew(seconds, measured)})
 
 
-def having(**changes: Any) -> Snapshot:  # noqa: ANN401  any value
+def having(**changes: Any) -> Cluster:  # noqa: ANN401  any value
     """A cluster of node a, with these changes of what is known of it."""
     return cluster(replace(GOOD, **changes))
 
 
-def with_options(text: str = "", **more: Any) -> Snapshot:  # noqa: ANN401  any value
+def with_options(text: str = "", **more: Any) -> Cluster:  # noqa: ANN401  any value
     return having(options=options(text, **more))
 
 
 UNKNOWN: dict[str, Any] = {"unknown": ("a",), "agents": {}}
 GATE = "TopologyManagerPolicyAlphaOptions"
-FINGERPRINTED: dict[str, Any] = {"agents": {}, "fingerprints": {"a": Fingerprint("pfp")}}
-FOUND: list[tuple[str, Snapshot]] = [
+FINGERPRINTED: dict[str, Any] = {"agents": {}, "parts": {"a": {"fingerprint": Fingerprint("pfp")}}}
+FOUND: list[tuple[str, Cluster]] = [
     ("", cluster(GOOD)),
     ("no-topology", cluster(**UNKNOWN)),
     ("bad-topology NodeResourceTopology: zones: is wrong", cluster(**UNKNOWN, **wrong(NRT, "zones"))),
@@ -122,7 +123,7 @@ FOUND: list[tuple[str, Snapshot]] = [
     ("orphan NodeResourceTopology: metadata.name: no Node",
         cluster(agents={}, **wrong(NRT, "metadata.name", "no Node"))),
 ]  # fmt: skip
-TRACES: list[tuple[str, Snapshot, Traces]] = [
+TRACES: list[tuple[str, Cluster, Traces]] = [
     ("two-writers nfd, rte", cluster(GOOD), Traces(writers={"a": ["nfd", "rte"]})),
     ("", cluster(GOOD), Traces(writers={"a": ["nfd"]}, asking={"a": ["team/p"]})),
     ("no-topology; unjudged-pods team/p; unjudged-pods team/q", cluster(**UNKNOWN),
@@ -134,12 +135,12 @@ TRACES: list[tuple[str, Snapshot, Traces]] = [
     ("", cluster(GOOD), clock(1 - LEAST_SKEW_SECONDS)),
     ("wrong-clock its clock is 2 h behind", cluster(GOOD, agents={"a": NOW - 7200}), clock(-7200)),
 ]  # fmt: skip
-CASES = [*((expected, snapshot, Traces()) for expected, snapshot in FOUND), *TRACES]
+CASES = [*((expected, known, Traces()) for expected, known in FOUND), *TRACES]
 
 
-@pytest.mark.parametrize(("expected", "snapshot", "traces"), CASES)
-def test_findings_of_a_node(expected: str, snapshot: Snapshot, traces: Traces) -> None:
-    [node] = diagnose(snapshot, traces, seen=NOW)
+@pytest.mark.parametrize(("expected", "known", "traces"), CASES)
+def test_findings_of_a_node(expected: str, known: Cluster, traces: Traces) -> None:
+    [node] = diagnose(known, traces, seen=NOW)
     found = [f"{each.finding.value} {each.detail}".strip() for each in node.found]
 
     assert (node.name, "; ".join(found)) == ("a", expected)
@@ -153,8 +154,8 @@ def test_the_table_has_every_finding() -> None:
 def test_remedies_depend_on_other_agents_and_versions() -> None:
     """An agent may lack a right before Kubernetes 1.33."""
     for agents, remedy in (({}, "--set agent.enabled=true"), ({"b": NOW}, "Other nodes have an agent.")):
-        snapshot = cluster(COUNTED, replace(GOOD, name="b"), unknown=("c",), agents=agents)
-        nodes = diagnose(snapshot, Traces(), seen=NOW)
+        known = cluster(COUNTED, replace(GOOD, name="b"), unknown=("c",), agents=agents)
+        nodes = diagnose(known, Traces(), seen=NOW)
         remedies = {each.finding: each.remedy for node in nodes for each in node.found if node.name != "b"}
         assert remedy in remedies[Finding.COUNTS_ONLY]
         assert remedy in remedies[Finding.NO_TOPOLOGY]
@@ -167,8 +168,8 @@ def test_remedies_depend_on_other_agents_and_versions() -> None:
 def test_notes_are_no_lack_and_come_last() -> None:
     nodes = (GOOD, *(replace(COUNTED, name=name, options=Options(minor=35)) for name in "bcd"))
     noted = replace(GOOD, name="f", options=Options(minor=35))
-    snapshot = cluster(*nodes, noted, unknown=("e",), agents={**AGENT, "f": NOW})
-    diagnosed = diagnose(snapshot, Traces(), seen=NOW)
+    known = cluster(*nodes, noted, unknown=("e",), agents={**AGENT, "f": NOW})
+    diagnosed = diagnose(known, Traces(), seen=NOW)
 
     groups = [
         (each.finding.value, each.severity, "".join(each.names)) for each in diagnosis.groups(diagnosed)
@@ -216,8 +217,8 @@ PROBLEMS = st.builds(
 @given(st.lists(PROBLEMS, max_size=6), st.sampled_from([{}, AGENT, {"a": 0.0}]))
 def test_each_finding_is_in_one_group(problems: list[Problem], agents: dict[str, float]) -> None:
     """And mistakes in objects of nodes are findings, others are not."""
-    snapshot = cluster(GOOD, unknown=("b",), agents=agents, problems=tuple(problems))
-    nodes = diagnose(snapshot, Traces(), seen=NOW)
+    known = cluster(GOOD, unknown=("b",), agents=agents, problems=tuple(problems))
+    nodes = diagnose(known, Traces(), seen=NOW)
 
     assert {(node.name, each) for node in nodes for each in node.found} == {
         (name, FoundOnNode(group.finding, detail, group.remedy))

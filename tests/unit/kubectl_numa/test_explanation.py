@@ -202,7 +202,7 @@ def shown(
 
 
 def test_a_page_has_groups_of_nodes(cluster: ClusterView) -> None:
-    big, small = (node_class(each) for each in cluster.snapshot.nodes)
+    big, small = (node_class(each) for each in cluster.cluster.nodes)
 
     assert shown(cluster, "cpu=32 mem=4Gi") == (
         'default/pod requests single-numa-node alignment\n  container "c0": 32 cpu, 4Gi memory\n  1 of 2'
@@ -286,7 +286,7 @@ def test_a_node_in_depth_has_its_zones_and_shortages() -> None:
 
     assert shown(best_effort, "cpu=6 mem=1Gi", depth=True).endswith(
         "\nnode  best-effort, scope container\n  known: counts, reported by an exporter\n "
-        f" {node_class(best_effort.snapshot.nodes[0])}\n  not labelled\n          cpu                  "
+        f" {node_class(best_effort.cluster.nodes[0])}\n  not labelled\n          cpu                  "
         " memory\n  zone 0  ░░░░░░░░░░░░░░░░ 0/4  ░░░░░░░░░░░░░░░░ 0/8Gi\n  zone 1  ░░░░░░░░░░░░░░░░ 0/4 "
         " ░░░░░░░░░░░░░░░░ 0/8Gi\n  would allocate     zone 0: 4 cpu; zone 0 and zone 1 together: 1Gi"
         " memory;\n                     zone 1: 2 cpu\n  short in           zone 0: cpu 6 requested, 4"

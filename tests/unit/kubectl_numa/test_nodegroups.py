@@ -81,7 +81,7 @@ def test_largest_class_comes_first_in_few_names() -> None:
 
 @pytest.fixture
 def classes(cluster: ClusterView) -> list[str]:
-    return [node_class(each) for each in cluster.snapshot.nodes]
+    return [node_class(each) for each in cluster.cluster.nodes]
 
 
 def undrawn(text: str) -> list[str]:

@@ -13,7 +13,6 @@ from rich.console import Console
 from kubectl_numa import nodemap
 from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.exporters import ExporterHealth, TopologySource
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import Node, node_class
@@ -144,9 +143,9 @@ def test_json_has_nodes_then_shapes(cluster: ClusterView) -> None:
     shapes = (KnownShape(SHAPE, 1), REMEMBERED, DECLARED)
     attributes = Attributes(taints=(Taint("a", "b"),), cordoned=True)
     ill = replace(ILL, name="ill", label="another", attributes=attributes)
-    big = cluster.snapshot.nodes[0]
+    big = cluster.cluster.nodes[0]
     sick, large, hidden, remembered, declared = nodemap.to_json(
-        Snapshot((ill, big), ("hidden",), shapes=shapes),
+        nodemap.ListedNodes((ill, big), ("hidden",), shapes),
         lambda shown: agent(12.7) if shown.name == "ill" else EXPORTER,
     )
 

@@ -362,7 +362,7 @@ CHANGES: list[tuple[Callable[[Reservations], None], list[str]]] = [
     (lambda ledger: ledger.remove_pod("a", now=NOW), ["other"]),
     (lambda ledger: ledger.set_complete(complete=True), []),
     (lambda ledger: ledger.set_complete(complete=False), ["other", "pair"]),
-    (lambda ledger: ledger.remove_nodes(["other"]), ["other"]),
+    (lambda ledger: ledger.remove_node("other"), ["other"]),
 ]
 
 
@@ -534,7 +534,7 @@ def test_report_is_checked_against_the_node_as_it_is() -> None:
     assert (ledger.observed("a"), ledger.count_refuted()) == (None, 1)
     ledger.update_node(MACHINE)
     assert (ledger.observed("a"), ledger.count_refuted()) == (A, 0)
-    ledger.remove_nodes(["m"])
+    ledger.remove_node("m")
     assert not ledger.is_observed("m")
     ledger.update_node(MACHINE)
     assert free_ids(ledger) == "2,4-7"
@@ -603,7 +603,7 @@ def test_node_that_pins_no_cpus_counts_none(ledger: Reservations) -> None:
         ledger.update_node(update)
         assert ledger.exclusive_cpus("team") == count
     ledger.update_node(none)
-    ledger.remove_nodes(["pair"])
+    ledger.remove_node("pair")
     assert ledger.exclusive_cpus("team") == 2
 
 

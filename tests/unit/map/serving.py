@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from numalign.kube.client import Query
+from numalign.kube.cluster import Cluster
 from numalign.kube.decode.kubelet_reports import PLACEMENTS, ObservedPlacement, write_placements
 from numalign.kube.errors import ClusterError
 from numalign.kube.files import snapshot
@@ -36,6 +37,7 @@ from numalign.runtime import server
 from numalign.scheduling.scheduler_state import SchedulerState
 from tests.worlds import webhook as world
 from tests.worlds.clock import Clock
+from tests.worlds.clusters import become
 from tests.worlds.http_sites import plain, until
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
@@ -156,7 +158,9 @@ class MapSite:
         self.api.add(EVE, "eve", ALL_PODS)
         policy = PolicyKeeper(None, log=self.log.log, registry=self.registry)
         clocks: dict[str, Any] = {"clock": self.clock, "wall": time.time}
-        self.state = SchedulerState(Reservations(), policy=policy, match=Match.SATISFIES, **clocks)
+        self.state = SchedulerState(
+            Reservations(), cluster=Cluster(), policy=policy, match=Match.SATISFIES, **clocks
+        )
         logged: dict[str, Any] = {"log": self.log.log, "registry": CollectorRegistry()}
         self.informer = PodInformer(self.state, self.state.reader, **logged)
 
@@ -165,7 +169,7 @@ class MapSite:
         return TokenAccess(self.api, audience=self.audience, **logged, clock=self.clock)
 
     async def fill(self) -> None:
-        await self.state.update_snapshot(snapshot.of(cluster(), where="a test"))
+        become(self.state.cluster, snapshot.of(cluster(), where="a test"))
         for each in (pod(TEAM, "shown"), pod(SECRET, "hidden")):
             self.informer.put(each)
 

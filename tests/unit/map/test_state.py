@@ -19,6 +19,7 @@ from numalign.model.attributes import Attributes
 from numalign.model.errors import BadInput
 from numalign.model.intent import Policy
 from tests.worlds import scorer as world
+from tests.worlds.clusters import a_cluster
 from tests.worlds.notation import GPU, bag, node
 from tests.worlds.objects import mistakes
 from tests.worlds.scorer import BOTH, EMPTY, FOUR, HALF, LOOSE, SINGLE, Scorer, on, raw, running, uid
@@ -79,7 +80,7 @@ async def test_conditions_of_a_node(scorer: Scorer, shown: MapState) -> None:
 
 async def test_a_silent_agent_becomes_stale(scorer: Scorer, shown: MapState) -> None:
     seen = {"a": world.wall(scorer.time)}
-    await scorer.state.update_snapshot(replace(world.snapshot({"a": EMPTY}), observed_at=seen))
+    await scorer.know_cluster(a_cluster([replace(EMPTY, name="a")], observed_at=seen))
     assert (await tile(shown)).conditions == frozenset()
     before = shown.revision
     # An agent that goes on publishing changes only its age.

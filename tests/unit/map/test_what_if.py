@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import ServerChanged
 from numalign.map import explained_nodes, what_if
 from numalign.map.state import MapState
 from numalign.map.views import Visible, WhatIfAnswer, WhatIfResult
@@ -92,7 +92,7 @@ async def test_a_pod_is_completed_as_the_api_server_does(scorer: Scorer) -> None
     made = raw("cpu=2 mem=1Gi")
     made["spec"]["resources"] = {"requests": {"cpu": "2", "memory": "1Gi"}}
     for server, burstable in ((36, True), (37, False)):
-        scorer.state.snapshot = replace(scorer.state.snapshot or Snapshot(), server=server)
+        scorer.state.cluster.apply(ServerChanged(server, frozenset()))
         warnings = (await ask(scorer, made)).templates[0].admission.warnings
         assert any("(the pod is Burstable)" in warning for warning in warnings) is burstable
 

@@ -1,6 +1,7 @@
 """What nodes say to a pod at the moment, and that nobody is told what was true a moment ago."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -72,8 +73,9 @@ async def test_long_evaluation_is_done_in_steps(scorer: Scorer) -> None:
     subject = scorer.subject(raw("cpu=1 mem=1Gi | cpu=1 mem=1Gi | cpu=1 mem=1Gi"))
     # Of the two large nodes, which are alike and take the pod: the containers once, and each node. And a step
     # for the columns of all others.
-    assert len(list(scorer.nodes.work(["a", "b", "c"], subject))) == 2 + 2 + 1
-    assert list(scorer.nodes.work(["a", "b", "c"], subject)) == []
+    filtered = partial(scorer.nodes.filtered, ["a", "b", "c"], subject)
+    assert len(list(scorer.state.cache.pace.in_steps(filtered))) == 2 + 2 + 1
+    assert list(scorer.state.cache.pace.in_steps(filtered)) == []
 
 
 # A law: whatever happened, all nodes asked at once say what each says by itself, and what a ledger says that

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from numalign.cache import Question
-from numalign.decision.evaluate import evaluate
+from numalign.decision.evaluate import evaluate, evaluating
 from numalign.decision.verdict import Verdict
 from numalign.kube.exporters import ExporterHealth, TopologySource
 from numalign.model.constraints import Unmet
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
+from numalign.model.steps import Steps
 from numalign.scheduling import node_explanation
 from numalign.scheduling.node_explanation import Chance, NodeExplanation, NodeResult, Rules
 from numalign.scheduling.reasons import kept_away
@@ -62,11 +63,11 @@ def test_every_obstacle_has_one_sentence() -> None:
 def test_equal_nodes_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[str] = []
 
-    def counting(made: Node, demand: Demand, intent: Intent) -> Verdict:
+    def counting(made: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
         names.append(made.name)
-        return evaluate(made, demand, intent)
+        return evaluating(made, demand, intent)
 
-    monkeypatch.setattr(node_explanation, "evaluate", counting)
+    monkeypatch.setattr(node_explanation, "evaluating", counting)
     rules = Rules(QUESTION)
 
     verdicts = {id(rules.verdict(replace(EMPTY, name=name))) for name in "abc"}

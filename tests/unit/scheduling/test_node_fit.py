@@ -5,8 +5,9 @@ import pytest
 from numalign.model.resources import Resources
 from numalign.scheduling.node_fit import NodeFit
 from numalign.shapes.unknown_node import UnknownNode
+from tests.worlds.clusters import a_cluster
 from tests.worlds.notation import node, table
-from tests.worlds.scorer import ALL, FOUR, SINGLE, Raw, Scorer, on, raw, refused, running, snapshot
+from tests.worlds.scorer import ALL, FOUR, SINGLE, Raw, Scorer, on, raw, refused, running
 
 TOTALS = "cpu=10 mem=20Gi gpu=4"
 ROOMY = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE, totals=TOTALS)
@@ -73,10 +74,8 @@ async def test_node_without_totals_fits_everything(fit: NodeFit, scorer: Scorer)
 
 
 async def test_node_without_topology_counts_its_allocatable(scorer: Scorer) -> None:
-    cluster = snapshot({}, unknown=["bare"])
-    bare = {"bare": UnknownNode("bare", Resources({"cpu": 4000}))}
-    object.__setattr__(cluster, "bare", bare)
-    await scorer.state.update_snapshot(cluster)
+    bare = UnknownNode("bare", Resources({"cpu": 4000}))
+    await scorer.know_cluster(a_cluster(parts={"bare": {"bare": bare}}))
     fit = NodeFit(scorer.state)
     assert fits(fit, scorer, raw("cpu=4", policy=None), "bare")
     assert not fits(fit, scorer, raw("cpu=5", policy=None), "bare")

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -381,11 +380,11 @@ async def test_snapshot_updates_only_changed_nodes(scorer: Scorer) -> None:
     """Thousands of agents write, and each of them only says something new of one node."""
     changes, names = list[str](), ("a", "b", "c")
     scorer.see(on("b", raw(FOUR)))
-    first = snapshot(dict.fromkeys(names, EMPTY))
-    again = replace(first, placements={"b": {uid("web"): ELSEWHERE}})
+    nodes = dict.fromkeys(names, EMPTY)
+    first, again = snapshot(nodes), snapshot(nodes, placements={"b": {uid("web"): ELSEWHERE}})
     scorer.reservations.on_change(changes.append)
     for each in (first, first, again, again):
-        await scorer.state.update_snapshot(each)
+        await scorer.know_cluster(each)
     assert changes == [*names, "b"]
     assert free(scorer, "b") == [8, 4]
 

@@ -1,10 +1,10 @@
 """No change of a pod takes back what its namespace enforces, and every other change is skipped."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import parse
 from tests.worlds.notation import table
 from tests.worlds.webhook import TEAM, UID, Webhook, cluster, raw, review_of
@@ -49,7 +49,7 @@ def test_of_an_existing_pod(
     labels: dict[str, str], before: dict[str, str], after: dict[str, str], weakened: object
 ) -> None:
     review = changed(before, after, subResource="resize")
-    judged = changes.judge(review, EffectivePolicy.of(cluster(labels=labels).snapshot))
+    judged = changes.judge(review, cluster(labels=labels).policy)
 
     assert is_change(review)
     if not isinstance(judged, Denied):
@@ -65,14 +65,14 @@ def test_the_annotations_of_a_binding_come_to_its_pod() -> None:
         review = changed(
             {}, annotations, kind=kind, operation="CREATE", subResource="binding", oldObject=None
         )
-        judged = changes.judge(review, EffectivePolicy.of(cluster(labels=ENFORCED).snapshot))
+        judged = changes.judge(review, cluster(labels=ENFORCED).policy)
         assert is_change(review)
         assert (not isinstance(judged, Denied)) is admitted
 
 
 def test_enforced_policy_file_protects_annotations() -> None:
     policy = parse(b"defaults: [{enforce: restricted}]\nexemptions: {users: [ci]}")
-    effective = EffectivePolicy.of(cluster(labels={}).snapshot, policy)
+    effective = replace(cluster(labels={}).policy, policy=policy)
     assert isinstance(changes.judge(changed(STRICT, {}), effective), Denied)
     assert changes.judge(changed(STRICT, {}, userInfo={"username": "ci"}), effective) is EXEMPT
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from base64 import b64decode
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -11,14 +12,16 @@ import orjson
 import pytest
 
 from numalign.cache.admission import AdmissionState
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster, Settled, differences
 from numalign.kube.decode import server_version
 from numalign.kube.files.policy import ClusterPolicy, Default
 from numalign.model.attributes import Attributes, Labels
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.node import Node, node_class
 from numalign.runtime import cooperative
+from numalign.runtime.cooperative import patiently
 from numalign.shapes import UnknownNode
+from tests.worlds.clusters import a_cluster, become
 from tests.worlds.json_patch import applied
 from tests.worlds.notation import bag, node, table
 from tests.worlds.objects import configuration, listed
@@ -109,34 +112,43 @@ async def test_labelled_namespace_steers_the_template_of_jobs(webhook: Webhook) 
     assert again == {"uid": UID, "allowed": True}
 
 
-async def test_reviews_during_an_update_see_one_cluster(
+def burst(cluster: Cluster, after: Cluster) -> Iterator[None]:
+    """Apply changes as a feed does."""
+    for change in differences(cluster, after):
+        cluster.apply(change)
+        yield
+
+
+async def test_final_answers_wait_for_all_changes_of_a_burst(
     served: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cooperative, "SECONDS", 0.0)
-    first, kept = served.holder.snapshot or Snapshot(), {"classes": f"NotIn {node_class(SMALL)}"}
+    shapes, kept = served.cluster.known_shapes, {"classes": f"NotIn {node_class(SMALL)}"}
 
-    def unknown(large: int) -> Snapshot:
+    def unknown(large: int) -> Cluster:
         """Nodes without topology that have all changed, one of which is large enough for the pod."""
         label, sizes = Attributes(Labels({"large": str(large)})), ("cpu=8 mem=8Gi", "cpu=8 mem=8Gi gpu=8")
-        bare = (UnknownNode(f"n{at}", bag(sizes[at == large]), label) for at in range(4000))
-        return replace(first, bare={each.name: each for each in bare})
+        parts = {
+            f"n{at}": {"bare": UnknownNode(f"n{at}", bag(sizes[at == large]), label)} for at in range(4000)
+        }
+        return a_cluster(shapes=shapes, parts=parts, team={})
 
-    def labelled(large: int) -> Snapshot:
+    def labelled(large: int) -> Cluster:
         """A label that one small node has moves from a large node to another."""
         label, labels = Attributes(Labels({"large": str(large)})), {0: "ours", large: "ours"}
         nodes = enumerate((SMALL, LARGE, *[SMALL] * 400, LARGE))
         named = [
             replace(each, name=f"n{at:03}", label=labels.get(at), attributes=label) for at, each in nodes
         ]
-        return replace(first, nodes=tuple(named))
+        return a_cluster(named, shapes=shapes, team={})
 
     async with served.open() as caller:
         for path, made, before, after, audit in (
             ("/validate", NEVER, unknown(0), unknown(3999), {"verdict": f"admitted with {SINGLE}"}),
             ("/mutate", FITS, labelled(1), labelled(402), kept),
         ):
-            await served.holder.take(before)
-            update = asyncio.create_task(served.holder.take(after))
+            become(served.cluster, before)
+            update = asyncio.create_task(patiently(burst(served.cluster, after)))
             reviews = [await caller.ask(path, made) for _ in range(3)]
             await update
             assert [review["auditAnnotations"] for review in reviews] == [audit] * 3
@@ -503,7 +515,8 @@ async def test_questions_that_are_not_answered_are_counted(webhook: Webhook) -> 
 
 
 async def test_our_own_fault_is_logged_with_the_review(webhook: Webhook) -> None:
-    webhook.holder.snapshot = cast("Snapshot", object())
+    webhook.cluster.last_settled = Settled()
+    webhook.policy.now = cast("ClusterPolicy", object())
     async with webhook.open() as caller:
         status, _ = await caller.send("/validate", GOOD)
     assert status == 500

@@ -22,7 +22,7 @@ def running(namespace: str, name: str, made: Raw, **status: str) -> Raw:
 
 
 def pods_below(webhook: Webhook, *, most: int = NAMED) -> PodsBelow:
-    return PodsBelow(webhook.holder, webhook.policy, PodReader(), most=most)
+    return PodsBelow(webhook.known, webhook.policy, PodReader(), most=most)
 
 
 async def counts_of(below: PodsBelow) -> dict[tuple[str, str], float]:
@@ -146,14 +146,14 @@ async def test_reviews_are_counted_by_namespace_but(
     webhook: Webhook, known: str, most: int, reviews: str, counts: dict[tuple[str, str], int]
 ) -> None:
     await webhook.know({}, **{name: {} for name in known.split()})
-    counted = ReviewsBelow(webhook.holder, webhook.registry, most=most)
+    counted = ReviewsBelow(webhook.known, webhook.registry, most=most)
     for name in reviews.split():
         counted.count(name, ("warn", "audit"))
     assert below(webhook) == counts | {(name, "audit"): count for (name, _), count in counts.items()}
 
 
 async def test_deleted_namespaces_leave_no_series_unscraped(webhook: Webhook) -> None:
-    counter = ReviewsBelow(webhook.holder, webhook.registry, most=2)
+    counter = ReviewsBelow(webhook.known, webhook.registry, most=2)
     for number in range(20):
         await webhook.know({}, **{f"team-{number}": {}, "other": {}})
         counter.count(f"team-{number}", ("warn",))

@@ -12,7 +12,7 @@ from numalign.model.node import node_class
 from numalign.shapes import KnownShape, shape
 from tests.worlds.json_patch import applied
 from tests.worlds.notation import node, table
-from tests.worlds.webhook import Cluster, Raw, cluster, raw, read, review_of, with_spec
+from tests.worlds.webhook import Raw, Reviewing, cluster, raw, read, review_of, with_spec
 from webhook.mutate import Steering, mutate, mutate_job, needs_survey
 from webhook.patch import Mode
 from webhook.review import Allowed, Patched
@@ -47,7 +47,7 @@ def required(*expressions: Raw) -> Raw:
 LIFTED, UNLIFTED = Steering(Mode.OFF, gates=True), Steering(Mode.OFF)
 
 
-def steered(made: Raw, now: Cluster, steering: Steering = UNLIFTED) -> Allowed | Patched:
+def steered(made: Raw, now: Reviewing, steering: Steering = UNLIFTED) -> Allowed | Patched:
     return mutate(read(made, now), now.cache, steering)
 
 
@@ -76,7 +76,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("made", "now", "mode", "affinity"), table(WRITTEN))
-def test_the_affinity_that_is_stored(made: Raw, now: Cluster, mode: str, affinity: object) -> None:
+def test_the_affinity_that_is_stored(made: Raw, now: Reviewing, mode: str, affinity: object) -> None:
     assert stored(made, steered(made, now, Steering(Mode(mode)))).get("affinity") == affinity
 
 
@@ -97,7 +97,7 @@ HANDED_OVER = [
 ]  # fmt: skip
 
 
-def handed(made: Raw, now: Cluster, steering: Steering = LIFTED) -> tuple[object, object]:
+def handed(made: Raw, now: Reviewing, steering: Steering = LIFTED) -> tuple[object, object]:
     spec = stored(made, steered(made, now, steering))
     return spec.get("schedulerName"), spec.get("schedulingGates")
 
@@ -117,9 +117,9 @@ def test_pod_that_fits_nowhere_is_routed_but_not_gated() -> None:
         assert handed(ASKING, cluster(members, unknown=unknown, labels=ROUTING)) == (SECOND, None)
         assert handed(ASKING, cluster(members, unknown=unknown, labels=GATING)) == (None, None)
     # It waits for nodes that may come.
-    rules = cluster([], labels=GATING).snapshot
+    policy = cluster([], labels=GATING).policy
     for known in (REMEMBERED, DECLARED):
-        assert handed(ASKING, Cluster(ClusterCache.of([SMALL], [known]), rules)) == (None, GATED)
+        assert handed(ASKING, Reviewing(ClusterCache.of([SMALL], [known]), policy)) == (None, GATED)
 
 
 def test_patch_and_audit_hold_classes_and_placer() -> None:
@@ -181,9 +181,9 @@ NOTED = [
 
 
 @pytest.mark.parametrize(("noted", "now", "kept"), table(NOTED))
-def test_do_not_disrupt_of_a_pod(noted: dict[str, str] | None, now: Cluster, *, kept: bool) -> None:
+def test_do_not_disrupt_of_a_pod(noted: dict[str, str] | None, now: Reviewing, *, kept: bool) -> None:
     before = {**ASKING, "metadata": {"name": "p", "annotations": noted}}
-    reviewed = subject(review_of(before), now.snapshot, reader=PodReader())
+    reviewed = subject(review_of(before), now.policy, reader=PodReader())
     answer = steered(before, now) if isinstance(reviewed, ReviewedPod) else Allowed()
 
     assert isinstance(answer, Patched) is kept
@@ -216,9 +216,9 @@ CREATED = [
 
 
 @pytest.mark.parametrize(("pod", "now", "mode", "audit"), table(CREATED))
-def test_template_of_a_new_job_if(pod: Raw, now: Cluster, mode: Mode, audit: dict[str, str]) -> None:
+def test_template_of_a_new_job_if(pod: Raw, now: Reviewing, mode: Mode, audit: dict[str, str]) -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {**pod, "kind": None}}}
-    reviewed = job_template(review_of(job, kind=JOBS), now.snapshot, reader=PodReader())
+    reviewed = job_template(review_of(job, kind=JOBS), now.policy, reader=PodReader())
     assert isinstance(reviewed, ReviewedPod)
     answer = mutate_job(reviewed, now.cache, Steering(mode, gates=True))
 
@@ -239,4 +239,4 @@ NOT_READ = [
 @pytest.mark.parametrize(("spec", "changes", "skip"), NOT_READ)
 def test_only_requesting_templates_of_new_jobs_are_read(spec: Raw, changes: Raw, skip: str) -> None:
     review = review_of({"spec": spec}, kind=JOBS, **changes)
-    assert job_template(review, QUEUED.snapshot, reader=PodReader()) is SkipReason(skip)
+    assert job_template(review, QUEUED.policy, reader=PodReader()) is SkipReason(skip)

@@ -154,7 +154,7 @@ async def test_the_limit_and_its_use_stand_on_the_page_of_metrics(webhook: Webho
     await webhook.know(
         {}, pods=[on_node, named("new", FOUR)], team={"exclusive-cpus": "8"}, zoo={"exclusive-cpus": "3"}
     )
-    below = PodsBelow(webhook.holder, webhook.policy, PodReader(), most=1)
+    below = PodsBelow(webhook.known, webhook.policy, PodReader(), most=1)
     await below.update()
     _, _, *families = below.collect()
     found = {

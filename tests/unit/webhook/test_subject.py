@@ -1,5 +1,7 @@
 """Which reviews are skipped, and every mistake of a broken pod."""
 
+from dataclasses import replace
+
 import pytest
 
 from numalign.kube.decode.pod_reader import PodReader
@@ -44,8 +46,8 @@ SKIPPED = [
 
 @pytest.mark.parametrize(("pod", "changes", "labels", "skip"), table(SKIPPED))
 def test_review_is_skipped_if(pod: object, changes: Raw, labels: dict[str, str], skip: str) -> None:
-    snapshot = cluster(labels=labels).snapshot
-    reviewed = subject(review_of(pod, **changes), snapshot, reader=PodReader(), policy=EXEMPT)
+    policy = replace(cluster(labels=labels).policy, policy=EXEMPT)
+    reviewed = subject(review_of(pod, **changes), policy, reader=PodReader())
     assert reviewed is SkipReason(skip)
 
 

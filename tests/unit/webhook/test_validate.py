@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from numalign.model.intent import RESOURCES, Match
 from tests.worlds.notation import GPU, node, table
-from tests.worlds.webhook import POLICY, Cluster, Raw, cluster, decided, raw, read, with_spec
+from tests.worlds.webhook import POLICY, Raw, Reviewing, cluster, decided, raw, read, with_spec
 from webhook.review import Allowed, Denied, StatusReason
 from webhook.validate import LONGEST_SHOWN, LONGEST_WARNING, validate
 
@@ -23,11 +23,13 @@ NEVER = raw(FOUR_GPUS, policy=SINGLE)
 SILENT = raw(ONE_GPU)
 
 
-def verdict(made: Raw, now: Cluster, *, match: str = "satisfies", may_fit: bool = False) -> Allowed | Denied:
+def verdict(
+    made: Raw, now: Reviewing, *, match: str = "satisfies", may_fit: bool = False
+) -> Allowed | Denied:
     return validate(read(made, now, match=Match(match)).request, decided(now, may_fit=may_fit))
 
 
-def under(*, unknown: int = 0, **labels: str) -> Cluster:
+def under(*, unknown: int = 0, **labels: str) -> Reviewing:
     return cluster([TWO], unknown=unknown, labels=labels)
 
 
@@ -59,7 +61,7 @@ DENIED = [
 
 
 @pytest.mark.parametrize(("made", "now", "text"), table(DENIED))
-def test_a_pod_is_refused(made: Raw, now: Cluster, text: str) -> None:
+def test_a_pod_is_refused(made: Raw, now: Reviewing, text: str) -> None:
     refused = verdict(made, now)
     assert isinstance(refused, Denied)
     assert (refused.reason, refused.message) == (StatusReason.FORBIDDEN, text)

@@ -14,9 +14,10 @@ from numalign.kube.decode.templates import MOST_TEMPLATES, TemplatePath
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
 from numalign.model.errors import MOST_MISTAKES
 from numalign.model.intent import NamespaceRules, Policy
+from numalign.model.options import NEWEST
 from numalign.model.steps import finished
 from tests.worlds.notation import node, table
-from tests.worlds.webhook import POLICY, Cluster, Raw, cluster, decided, raw, review_of, with_spec
+from tests.worlds.webhook import POLICY, Raw, Reviewing, cluster, decided, raw, review_of, with_spec
 from webhook.review import Allowed, Denied, Review, StatusReason
 from webhook.subject import SkipReason
 from webhook.validate import LONGEST_SHOWN
@@ -56,19 +57,21 @@ def volcano(*pods: Raw, **changes: object) -> Review:
     return applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}, **changes)
 
 
-def read(review: Review, now: Cluster = ROOM, *, policy: ClusterPolicy = NO_POLICY) -> Workload | SkipReason:
-    return finished(workload(review, now.snapshot, reader=PodReader(), policy=policy))
+def read(
+    review: Review, now: Reviewing = ROOM, *, policy: ClusterPolicy = NO_POLICY
+) -> Workload | SkipReason:
+    return finished(workload(review, replace(now.policy, policy=policy), reader=PodReader(), server=NEWEST))
 
 
 def answer(
-    review: Review, now: Cluster = ROOM, *, mode: Workloads = WARN, may_fit: bool = False
+    review: Review, now: Reviewing = ROOM, *, mode: Workloads = WARN, may_fit: bool = False
 ) -> Allowed | Denied:
     found = read(review, now)
     assert isinstance(found, Workload)
     return judge(found, decided(now, may_fit=may_fit), mode=mode)
 
 
-def warnings_of(review: Review, now: Cluster = ROOM, *, mode: Workloads = WARN) -> list[str]:
+def warnings_of(review: Review, now: Reviewing = ROOM, *, mode: Workloads = WARN) -> list[str]:
     decision = answer(review, now, mode=mode)
     assert isinstance(decision, Allowed)
     return list(decision.warnings)
@@ -207,7 +210,7 @@ def test_mistakes_templates_and_owners_are_limited() -> None:
     assert len(found.mistakes) == MOST_MISTAKES
     # Templates are read one per step.
     review = volcano(*[NEVER] * MOST_TEMPLATES)
-    assert sum(1 for _ in workload(review, ROOM.snapshot, reader=PodReader())) == MOST_TEMPLATES
+    assert sum(1 for _ in workload(review, ROOM.policy, reader=PodReader(), server=NEWEST)) == MOST_TEMPLATES
     assert isinstance(read(with_owners(OWNED * 513)), Workload)
     assert read(with_owners(OWNED * 512)) is SkipReason.OWNED
 
@@ -270,7 +273,7 @@ NOT_JUDGED = [
 
 
 @pytest.mark.parametrize(("now", "review", "text"), table(NOT_JUDGED))
-def test_workload_is_admitted_with_a_warning_if(now: Cluster, review: Review, text: str) -> None:
+def test_workload_is_admitted_with_a_warning_if(now: Reviewing, review: Review, text: str) -> None:
     assert warnings_of(review, now, mode=DENY) == [f"numalign: {text}"]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from numalign.kube.cluster import Cluster, differences
 from numalign.kube.files import snapshot
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_informer import PodInformer
@@ -35,12 +36,13 @@ class ShownCluster:
         self.pods = [each for each in objects if each["kind"] == "Pod"]
         self.state = SchedulerState(
             Reservations(),
+            cluster=Cluster(),
             policy=PolicyKeeper(None, log=self.log, registry=self.registry),
             match=Match.SATISFIES,
             clock=time.monotonic,
             wall=time.time,
             # Without pods, only the reports of topologies are known.
-            complete=lambda _snapshot: bool(self.pods),
+            complete=lambda _settled: bool(self.pods),
         )
         informer = PodInformer(self.state, self.state.reader, log=self.log, registry=CollectorRegistry())
         self.put, self.drop = informer.put, informer.drop
@@ -49,7 +51,8 @@ class ShownCluster:
 @asynccontextmanager
 async def serving(cluster: ShownCluster, *, port: int = 0) -> AsyncIterator[str]:
     """Serve a map of this cluster, on any port by default; yield its address without a trailing slash."""
-    await cluster.state.update_snapshot(snapshot.of([*cluster.objects], where="the map's cluster"))
+    for change in differences(cluster.state.cluster, snapshot.of([*cluster.objects], where="the map")):
+        cluster.state.cluster.apply(change)
     for pod in cluster.pods:
         cluster.put(pod)
     log, registry, stop = cluster.log, cluster.registry, server.Stop()

@@ -32,6 +32,7 @@ from numalign.model.node import Node
 from numalign.model.placement import Held
 from numalign.scheduling.ranking import Ranker, RankingRules
 from tests.worlds.clock import Clock
+from tests.worlds.clusters import become
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
 from tests.worlds.scorer import SINGLE, TEAM, Raw, Scorer, raw, running, snapshot
@@ -278,7 +279,8 @@ class Leader:
         cluster = self.cluster
         reports = {name: dict(pods) for name, pods in cluster.placements.items()}
         namespaces: dict[str, Any] = {**cluster.namespaces}
-        await self.state.update_snapshot(snapshot(cluster.nodes, placements=reports, **namespaces))
+        become(self.state.cluster, snapshot(cluster.nodes, placements=reports, **namespaces))
+        await self.state.catch_up()
 
     def kill(self) -> None:
         self.leads = False

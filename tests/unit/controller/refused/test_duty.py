@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from controller.refused.duty import MOST_GONE, RefusedPods, heals
-from numalign.kube.cluster_state import Snapshot
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.pod_informer import PodInfo
 from numalign.model import intent
 from numalign.model.intent import NamespaceRules
 from numalign.model.steps import finished
 from tests.unit.controller.pods import refused, running
+from tests.worlds.clusters import a_cluster
 from tests.worlds.notation import table
 from tests.worlds.scorer import TEAM
 
@@ -28,7 +28,7 @@ class Duty:
         self.pods: dict[str, PodInfo] = {}
         self.labels: dict[str, str] = {}
         placing: Any = SimpleNamespace(
-            state=SimpleNamespace(pods=self.pods, snapshot=Snapshot(namespaces={TEAM: rules(heal="failed")})),
+            state=SimpleNamespace(pods=self.pods, cluster=a_cluster(rules={TEAM: rules(heal="failed")})),
             settings=SimpleNamespace(keep_refused=1),
             policy=SimpleNamespace(now=EffectivePolicy().policy),
             api=self,

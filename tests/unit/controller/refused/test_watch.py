@@ -8,7 +8,7 @@ import pytest
 
 from controller.refused.watch import FailedPodWatch
 from controller.settings import ControllerSettings
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster, Settled
 from numalign.kube.events import Event
 from numalign.kube.kinds import Key
 from numalign.runtime.clock import utc_now
@@ -22,8 +22,10 @@ class Watching(Replica):
 
     def __post_init__(self) -> None:
         self.events: list[Event] = []
+        self.cluster = Cluster()
         self.watch = FailedPodWatch(
             ControllerSettings(),
+            self.cluster,
             leading=lambda: True,
             publish=self.events.append,
             log=self.log.log,
@@ -58,7 +60,7 @@ async def test_rejection_is_reported_once_namespaces_are_known() -> None:
     assert await work.messages(failed("old", at="2026-01-02T03:04:05Z"), failed(), failed()) == []
     assert await work.messages(failed("u3", reason="Error")) == []
 
-    await work.watch.take(Snapshot())
+    work.cluster.apply(Settled())
     text = "the kubelet of a rejected the pod: TopologyAffinityError"
     assert await work.messages(failed("u2")) == [text, text]
     assert work.count("refused_pods_total", reason="TopologyAffinityError") == 2

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from kubectl_numa.demo import DATA
-from numalign.kube.cluster_state import Snapshot
+from numalign.kube.cluster import Cluster, Settled, differences
 from numalign.kube.decode import shapes
 from numalign.kube.files import snapshot
 from numalign.kube.files.snapshot import BadSnapshot
@@ -22,7 +22,7 @@ from tests.worlds.objects import Json, configuration, listed, namespace, node, n
 BUNDLED = DATA / "cluster.yaml"
 
 
-def problems(seen: Snapshot) -> list[str]:
+def problems(seen: Cluster) -> list[str]:
     return [str(problem) for problem in seen.problems]
 
 
@@ -38,7 +38,7 @@ def test_objects_are_joined_by_name() -> None:
         ("a", Policy.NONE, Known.COUNTS, Resources({"cpu": 8000}), None),
         ("b", Policy.RESTRICTED, Known.CONFIGURED, Resources({"cpu": 8000}), "x"),
     ]
-    assert (seen.unknown, seen.pods, seen.problems) == (("c",), 1, ())
+    assert (seen.unknown, seen.last_settled, seen.problems) == (("c",), Settled(1), ())
     assert seen.namespaces == {"team": NamespaceRules(warn=Policy.NONE)}
 
 
@@ -113,7 +113,7 @@ def test_lists_in_a_list_are_read() -> None:
     objects = [node("a"), nrt("a"), node("b"), namespace("team")]
     nodes = {"kind": "NodeList", "apiVersion": "v1", "items": [objects[2], objects[0]]}
     inside = listed(nodes, objects[1], listed(listed(objects[3])))
-    assert snapshot.read(orjson.dumps(inside)) == snapshot.of(objects)
+    assert [*differences(snapshot.read(orjson.dumps(inside)), snapshot.of(objects))] == [Settled()]
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_the_bundled_cluster_loads_without_a_problem() -> None:
     assert [each.name for each in seen.nodes] == [
         "cpu-1", "dgx-1", "dgx-2", "edge-1", "epyc-1", "hgx-1", "legacy-1", "sparse-1",
     ]  # fmt: skip
-    assert (seen.unknown, seen.problems, seen.ignored) == (("burst-1",), (), {})
+    assert (seen.unknown, seen.problems, seen.last_settled) == (("burst-1",), (), Settled())
     assert seen.namespaces.keys() == {"default", "team-a", "prod", "lab", "kube-like"}
     assert [zone.id for zone in seen.nodes[-1].zones] == [0, 3]
 
@@ -147,10 +147,10 @@ def test_device_classes_of_a_file() -> None:
 
 def test_remembered_shapes_of_a_file() -> None:
     before = snapshot.of([nrt("gone", "node-0", "node-1")])
-    memory = RememberedShapes(tuple(replace(each, nodes=0, seen=time.time()) for each in before.shapes))
+    memory = RememberedShapes(tuple(replace(each, nodes=0, seen=time.time()) for each in before.known_shapes))
     memory_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": shapes.NAME}}
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}, "data": {"x": "{"}}
     seen = snapshot.of([nrt("n"), {**memory_map, "data": shapes.encode(memory)}, other])
-    [remembered] = [each for each in seen.shapes if each.seen]
-    assert remembered.shape == before.shapes[0].shape
-    assert (seen.problems, seen.ignored) == ((), {"ConfigMap": 1})
+    [remembered] = [each for each in seen.known_shapes if each.seen]
+    assert remembered.shape == before.known_shapes[0].shape
+    assert (seen.problems, seen.last_settled) == ((), Settled(ignored={"ConfigMap": 1}))

@@ -101,7 +101,7 @@ async def test_different_outcome_is_shown(
 
 
 def test_excluded_nodes_are_those_of_the_classes(nodes: ClusterView, pods: SchedulerState) -> None:
-    dgx = next(node for node in nodes.snapshot.nodes if node.name == "dgx-1")
+    dgx = next(node for node in nodes.cluster.nodes if node.name == "dgx-1")
     values = [node_class(dgx), "no-such-class"]
     excluding = {"key": "numalign.io/class", "operator": "NotIn", "values": values}
     terms = [{}, {"matchExpressions": [excluding, {"key": "x", "operator": "Exists"}]}]

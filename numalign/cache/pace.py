@@ -1,0 +1,62 @@
+"""
+Answers that take long, computed in steps.
+
+An answer is computed by plain functions, all of it at one moment, so that it is true of one state of the
+cluster. Those of its parts that may take long (thousands of rows, a verdict about many containers) are
+generators, which store their results. While an answer is computed in steps, a part that takes too long
+interrupts it: the part is finished with other tasks in between, and then the answer is computed again from
+the start, with what is stored by then. So what an answer becomes because the cluster has changed meanwhile is
+decided here alone: it is that of the last start.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from numalign.model.steps import Steps
+
+T = TypeVar("T")
+
+_STARTS = 64
+"""How often an answer is started again: it has fewer long parts, but the cluster may change all the time."""
+
+
+class _Interrupted(Exception):
+    """Ends the computation of an answer until the `rest` of a part is done."""
+
+    def __init__(self, rest: Iterator[None]) -> None:
+        super().__init__()
+        self.rest = rest
+
+
+class Pace:
+    """How the answers of one cache are computed: at once, or in steps. Used by one thread.
+
+    `again` is whether an answer is being computed again after an interruption.
+    """
+
+    def __init__(self) -> None:
+        self.again = False
+        self._over: Callable[[], bool] | None = None
+
+    def do(self, part: Iterator[None]) -> None:
+        """Do a part of an answer that stores its result."""
+        for _ in part:
+            if self._over and self._over():
+                raise _Interrupted(part)
+
+    def in_steps(self, answer: Callable[[], T], over: Callable[[], bool] = lambda: True) -> Steps[T]:
+        """Compute an answer in steps, and return it; a part of it may go on until its time is `over`."""
+        for start in range(_STARTS):
+            try:
+                return self._started(answer, over, again=start > 0)
+            except _Interrupted as interrupted:
+                yield
+                yield from interrupted.rest
+        return answer()
+
+    def _started(self, answer: Callable[[], T], over: Callable[[], bool], *, again: bool) -> T:
+        self._over, self.again = over, again
+        try:
+            return answer()
+        finally:
+            self._over, self.again = None, False
