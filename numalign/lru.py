@@ -2,42 +2,31 @@
 A cache of the most recently used values.
 
 Pod requests are up to the users who create pods, so nothing that is stored per question may grow without
-bound: neither in number, nor in bytes.
+bound. A cache is bounded by the number of its entries, and each entry by its size when it comes in: of those
+that are too large to be stored by the thousand, only the last few stay.
 """
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from functools import update_wrapper
-from threading import Lock
-from typing import Generic, Protocol, TypeVar, TypeVarTuple
-
-from numalign.memory_size import weight
+from collections.abc import Callable, Mapping, Sized
+from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-Arguments = TypeVarTuple("Arguments")
 
-MOST_BYTES = 2**24
-"""The default limit of a cache: 4,096 pods of the usual size."""
+LARGE = 2**13
+"""The characters of `repr` from which values are large: a pod of twenty containers has fewer."""
 
-ENTRY_BYTES = 200
-"""The bytes of an entry itself: its places in two tables."""
+MOST_LARGE = 4
+"""The limit of large entries of a cache: as many as are in work at the same time."""
 
-
-class Cache(Protocol):
-    """A cache, by its size."""
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all entries together, as far as known."""
-
-    def __len__(self) -> int:
-        """Return the number of entries."""
-
-
-Caches = Mapping[str, Cache]
+Caches = Mapping[str, Sized]
 """Caches by their names in metrics."""
+
+
+def is_large(*values: object) -> bool:
+    """Return whether values together are large; the time is linear in their size."""
+    return sum(len(repr(value)) for value in values) > LARGE
 
 
 def digest(written: bytes) -> bytes:
@@ -45,25 +34,21 @@ def digest(written: bytes) -> bytes:
     return hashlib.blake2b(written, digest_size=32).digest()
 
 
-class LRU(Generic[Key, Value]):
-    """At most `limit` values by key, of `most_bytes` together; the least recently used is dropped first.
+def _never(_key: object, _value: object) -> bool:
+    return False
 
-    A single larger value is kept until there is another. `weigh` returns the bytes of key and value.
+
+class LRU(Generic[Key, Value]):
+    """At most `limit` values by key, `MOST_LARGE` of them large; the least recently used is dropped first.
+
+    The default is for values that are all small.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        *,
-        most_bytes: int = MOST_BYTES,
-        weigh: Callable[[Key, Value], int] = weight,
-    ) -> None:
-        self._limit = limit
-        self._most_bytes = most_bytes
-        self._weigh = weigh
+    def __init__(self, limit: int, large: Callable[[Key, Value], bool] = _never) -> None:
+        self.limit = limit
+        self._is_large = large
         self._values: OrderedDict[Key, Value] = OrderedDict()
-        self._weights: dict[Key, int] = {}
-        self.bytes = 0
+        self._large: OrderedDict[Key, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._values)
@@ -73,10 +58,9 @@ class LRU(Generic[Key, Value]):
 
     def get(self, key: Key, make: Callable[[], Value]) -> Value:
         """Return the cached value of the key, else the result of `make`, cached from now on."""
-        if key in self._values:
-            self._values.move_to_end(key)
-        else:
-            self._add(key, make())
+        if key not in self._values:
+            self.put(key, make())
+        self._use(key)
         return self._values[key]
 
     def values(self) -> tuple[Value, ...]:
@@ -86,68 +70,30 @@ class LRU(Generic[Key, Value]):
     def put(self, key: Key, value: Value) -> None:
         """Store a value in place of an earlier one."""
         self.drop(key)
-        self._add(key, value)
+        self._values[key] = value
+        if self._is_large(key, value):
+            self._large[key] = None
+        while len(self._large) > MOST_LARGE:
+            self.drop(next(iter(self._large)))
+        while len(self._values) > self.limit:
+            self.drop(next(iter(self._values)))
 
     def drop(self, key: Key) -> None:
         """Remove a value, if it is cached."""
-        if key in self._values:
-            del self._values[key]
-            self.bytes -= self._weights.pop(key)
-
-    def weigh_again(self, key: Key) -> None:
-        """Update the size of a value that has grown since it was stored, if it is cached."""
-        if key in self._values:
-            self.bytes -= self._weights[key]
-            self._note(key, self._values[key])
+        self._values.pop(key, None)
+        self._large.pop(key, None)
 
     def find(self, key: Key) -> Value | None:
         """Return the cached value, as used now; None if there is none."""
         if key in self._values:
-            self._values.move_to_end(key)
+            self._use(key)
         return self._values.get(key)
 
     def peek(self, key: Key) -> Value | None:
         """Return the cached value, without using it."""
         return self._values.get(key)
 
-    def _add(self, key: Key, value: Value) -> None:
-        self._values[key] = value
-        self._note(key, value)
-
-    def _note(self, key: Key, value: Value) -> None:
-        """Note the size of a value, and make room for it."""
-        self._weights[key] = ENTRY_BYTES + self._weigh(key, value)
-        self.bytes += self._weights[key]
-        while len(self) > self._limit or (self.bytes > self._most_bytes and len(self) > 1):
-            self.drop(next(iter(self._values)))
-
-
-class Remembering(Generic[*Arguments, Value]):
-    """A function with a cache of its results within a number of bytes; see `LRU`.
-
-    It is used where `functools.lru_cache` counts too little: where others decide the size of a value. Several
-    threads may call at once.
-    """
-
-    def __init__(self, function: Callable[[*Arguments], Value], limit: int, most_bytes: int) -> None:
-        self.cache = LRU[tuple[*Arguments], Value](limit, most_bytes=most_bytes)
-        self._function = function
-        self._lock = Lock()
-        update_wrapper(self, function)
-
-    def __call__(self, *arguments: *Arguments) -> Value:
-        """Return the result of the function, from the cache if it is there."""
-        with self._lock:
-            if (known := self.cache.find(arguments)) is not None:
-                return known
-        value = self._function(*arguments)
-        with self._lock:
-            self.cache.put(arguments, value)
-        return value
-
-
-def remembering(
-    limit: int, *, most_bytes: int = MOST_BYTES
-) -> Callable[[Callable[[*Arguments], Value]], Remembering[*Arguments, Value]]:
-    """Return a decorator that caches results within limits; results that are None are not cached."""
-    return lambda function: Remembering(function, limit, most_bytes)
+    def _use(self, key: Key) -> None:
+        self._values.move_to_end(key)
+        if key in self._large:
+            self._large.move_to_end(key)

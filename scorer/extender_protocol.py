@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -45,10 +45,8 @@ schedulers."""
 # One more is collected, to know whether there are more.
 _ENOUGH = MOST_MISTAKES + 1
 
-# Parsed JSON takes up to this many times as much memory (lists in lists).
-_PARSED = 60
 _LONGEST_PLACE = 512
-_LONGEST_POD = 2**17
+_LONGEST_POD = 2**15
 _LONGEST_NAME = 253
 
 
@@ -106,19 +104,12 @@ class RankCall:
     names: tuple[str, ...] | None
 
 
-class _ReadPod(NamedTuple):
-    """A pod that was read, and the number of its bytes."""
-
-    pod: Mapping[str, Any]
-    length: int
-
-
 class Calls:
     """Reads filter and prioritize calls; remembers the last `remembered` pods."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
         # Each is read once or twice, and weighing all its parts would take longer than reading them.
-        self._pods: LRU[bytes, _ReadPod] = LRU(remembered, weigh=lambda _key, read: _PARSED * read.length)
+        self._pods: LRU[bytes, Mapping[str, Any]] = LRU(remembered)
 
     def caches(self) -> Caches:
         """Return the caches of calls."""
@@ -134,14 +125,14 @@ class Calls:
         # of the call follow, everything before them is the call without that list.
         before, mark, after = body.rpartition(_BEFORE_NAMES)
         key = digest(before) if mark and len(before) <= _LONGEST_POD else None
-        read = self._pods.peek(key) if key else None
-        names = None if read is None else _names_alone(after)
-        if read is not None and names is not None:
-            return Candidates(read.pod, names)
+        pod = self._pods.peek(key) if key else None
+        names = None if pod is None else _names_alone(after)
+        if pod is not None and names is not None:
+            return Candidates(pod, names)
         call = document(body, "ExtenderArgs")
         candidates, listed = _candidates(call), call["NodeNames"].value
         if key and after == orjson.dumps(listed)[1:] + b"}":
-            self._pods.put(key, _ReadPod(candidates.pod, len(before)))
+            self._pods.put(key, candidates.pod)
         return candidates
 
 

@@ -108,11 +108,6 @@ class _Remembered:
     wanted: WantedPlacement
     at: float
 
-    @property
-    def weight(self) -> int:
-        """Return the approximate memory in bytes."""
-        return self.wanted.pending.weight
-
 
 @dataclass(slots=True)
 class _Misses:
@@ -171,7 +166,7 @@ class GateKeeper:
     _led_since: float = field(init=False, default=math.inf)
 
     def __post_init__(self) -> None:
-        self._remembered = LRU(REMEMBERED, weigh=lambda _uid, remembered: remembered.weight)
+        self._remembered = LRU(REMEMBERED, large=lambda _uid, remembered: remembered.wanted.pending.large)
         self._pinning, self._lifting = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(LIFTS_AT_ONCE)
         self.state.reservations.on_change(lambda _node: self._changed.set())
 

@@ -61,11 +61,6 @@ class TrackedArray:
         self._array = empty
         self._stale: Bools = np.ones(0, dtype=np.bool_)
 
-    @property
-    def bytes(self) -> int:
-        """The bytes of the array in memory."""
-        return self._array.nbytes + self._stale.nbytes
-
     def current(self, count: int, compute: Compute) -> NDArray[Any]:
         """Return the array of `count` rows; only stale rows are computed."""
         self._follow(count)

@@ -7,7 +7,7 @@ What takes long is done in steps (`Pace`), so that other requests are answered i
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -19,6 +19,7 @@ from numalign.cache.cluster_nodes import ClusterNodes
 from numalign.cache.eligibility import MAY_GO, Eligibility, counted
 from numalign.cache.evaluation import Evaluation, Workspace
 from numalign.cache.label_column import LabelColumn
+from numalign.cache.node_table import NOWHERE
 from numalign.cache.pace import Pace
 from numalign.cache.question import Question
 from numalign.cache.shape_table import ShapeRule, ShapeTable, deriving
@@ -27,9 +28,8 @@ from numalign.cache.unknown_node_table import UnknownNodeTable
 from numalign.decision.evaluate import evaluate, evaluating
 from numalign.decision.remedies import why_not_when_empty
 from numalign.decision.verdict import Cause, Verdict
-from numalign.kubelet import assumed_machine, work_limit
-from numalign.lru import LRU, Caches
-from numalign.memory_size import weight
+from numalign.kubelet import work_limit
+from numalign.lru import LRU, Caches, is_large
 from numalign.model.constraints import ANYWHERE, Constraints, unmet_now
 from numalign.model.demand import with_request
 from numalign.model.intent import Policy
@@ -43,21 +43,21 @@ from numalign.shapes.new_nodes import loosened
 REMEMBERED = 1024
 """The size of the cache of questions and answers."""
 
-MOST_BYTES = 2**26
-"""The limit for all answers of nodes together: for 5,000 nodes one takes a tenth of a MiB, more for many
-containers."""
+MOST_ANSWERS = 2**21
+"""The limit of answers of nodes to all cached questions together: one takes about twenty bytes."""
 
-FULL_TEXTS = 128
-"""The limit of questions with a cached verdict of every shape, until the sentence is built.
+LEAST_EVALUATIONS = 16
+"""The limit of cached questions however many nodes there are."""
 
-That is as much as all templates of a workload need. The sentence has some hundred bytes, its source grows
-with the shapes. Pods that fit nowhere are rare, so more would fill memory for a long time.
+SHAPE_VERDICTS = 4096
+"""The limit of verdicts of shapes that are cached until the sentence is built, of one question at least.
+
+The sentence has some hundred bytes, its source grows with the shapes. Pods that fit nowhere are rare, so more
+would fill memory for a long time.
 """
 
 FIRST_TRIED = 8
 """Nodes that are checked for room one by one before all are: nearly always one of them has some."""
-
-_VERDICTS = 64
 
 _TOO_SMALL = frozenset({Cause.NODE_TOO_SMALL, Cause.ZONES_TOO_SMALL})
 _EVERYWHERE = NODE_LEVEL | {CPU, MEMORY}
@@ -90,6 +90,7 @@ class ClusterCache:
     """
 
     def __init__(self, *, remembered: int = REMEMBERED) -> None:
+        self._remembered = remembered
         self.nodes = ClusterNodes()
         self._shape_table = ShapeTable()
         self.unknown_nodes = UnknownNodeTable()
@@ -104,25 +105,17 @@ class ClusterCache:
         self._derived_at: object = None
         self._shapes_version = 0
         self._shape_rows: tuple[_Version | None, Rows] = (None, np.zeros(0, dtype=np.intp))
-        self._of_nodes: LRU[Question, Evaluation] = LRU(
-            remembered, most_bytes=MOST_BYTES, weigh=_weight_of_evaluation
-        )
-        self._last_asked: Question | None = None
-        self._of_shapes: LRU[Question, Evaluation] = LRU(remembered, weigh=_weight_of_evaluation)
+        self._of_nodes: LRU[Question, Evaluation] = LRU(remembered, large=_is_large)
+        self._of_shapes: LRU[Question, Evaluation] = LRU(remembered, large=_is_large)
         self._eligible_shapes: LRU[tuple[ShapeRule, Constraints], TrackedArray] = LRU(
-            remembered, weigh=_weight_of_array
+            remembered, large=lambda key, _: is_large(key[1])
         )
-        self._room: LRU[_Pod, Node] = LRU(remembered, weigh=_weight_of_room)
-        self._surveys: LRU[_Pod, tuple[_Version, Survey]] = LRU(remembered, weigh=_weight_of_survey)
+        self._room: LRU[_Pod, Node] = LRU(remembered, large=_pod_is_large)
+        self._surveys: LRU[_Pod, tuple[_Version, Survey]] = LRU(remembered, large=_pod_is_large)
         self._why: LRU[tuple[Question, Constraints, Policy], tuple[_Version, str]] = LRU(
-            remembered, weigh=_weight_of_text
+            remembered, large=lambda key, kept: _pod_is_large(key[:2], kept)
         )
-        self._groups: LRU[Question, tuple[object, Mapping[int, Verdict]]] = LRU(
-            min(FULL_TEXTS, remembered), weigh=_weight_of_groups
-        )
-        self._verdicts: LRU[tuple[str, Question], tuple[Node, Verdict]] = LRU(
-            _VERDICTS, weigh=_weight_of_verdict
-        )
+        self._groups: LRU[Question, tuple[object, Mapping[int, Verdict]]] = LRU(remembered, large=_is_large)
 
     @classmethod
     def of(
@@ -152,9 +145,7 @@ class ClusterCache:
             "room": self._room,
             "surveys": self._surveys,
             "groups": self._groups,
-            "verdicts": self._verdicts,
             "refusals": self._why,
-            "assumed_machines": assumed_machine.remembered(),
             **self.eligibility.caches(),
             **{f"unknown_{name}": cache for name, cache in self.unknown_eligibility.caches().items()},
         }
@@ -254,34 +245,20 @@ class ClusterCache:
         return Batch(names, self.nodes.rows(names), evaluation, own)
 
     def _evaluation(self, question: Question) -> Evaluation:
-        evaluation = self._of_nodes.get(
+        self._of_nodes.limit = min(
+            self._remembered, max(LEAST_EVALUATIONS, MOST_ANSWERS // max(1, len(self.nodes)))
+        )
+        return self._of_nodes.get(
             question,
             lambda: Evaluation(self.nodes, question, self.nodes.healths, self.workspace),
         )
-        # It is empty at first, and grows when it is read: that was last done before now.
-        self._of_nodes.weigh_again(question)
-        if self._last_asked is not None and self._last_asked != question:
-            self._of_nodes.weigh_again(self._last_asked)
-        self._last_asked = question
-        return evaluation
 
     # One node.
 
     def verdict(self, name: str, question: Question) -> Verdict | None:
         """Return the current verdict of one node; None for a node without a known topology."""
-        node = self.nodes.get(name)
-        if node is None:
-            return None
-        kept = self._verdicts.find((name, question))
-        if kept is None or kept[0] is not node:
-            self.pace.do(self._evaluate(node, question))
-        # It was cached just now.
-        _, verdict = self._verdicts.find((name, question)) or (node, None)
-        return verdict
-
-    def _evaluate(self, node: Node, question: Question) -> Iterator[None]:
-        verdict = yield from evaluating(node, question.demand, question.intent)
-        self._verdicts.put((node.name, question), (node, verdict))
+        [row] = self.nodes.rows([name])
+        return None if row == NOWHERE else self._evaluation(question).verdict(int(row))
 
     # What could ever be.
 
@@ -395,11 +372,9 @@ class ClusterCache:
         )
 
     def _shape_evaluation(self, question: Question) -> Evaluation:
-        evaluation = self._of_shapes.get(
-            question, lambda: Evaluation(self._shapes, question, workspace=Workspace(self.pace))
+        return self._of_shapes.get(
+            question, lambda: Evaluation(self._shapes, question, workspace=self.workspace.apart())
         )
-        self._of_shapes.weigh_again(question)
-        return evaluation
 
     def _eligible(self, constraints: Constraints, rule: ShapeRule = Shape.unmet) -> Bools:
         """Return which shapes a pod may use by a rule."""
@@ -410,11 +385,9 @@ class ClusterCache:
 
     def _eligible_array(self, constraints: Constraints, rule: ShapeRule) -> TrackedArray:
         key = rule, constraints
-        array = self._eligible_shapes.get(
+        return self._eligible_shapes.get(
             key, lambda: TrackedArray(self._shapes.all_changes, np.zeros(0, dtype=np.bool_))
         )
-        self._eligible_shapes.weigh_again(key)
-        return array
 
     def _rows_of_shapes(self) -> Rows:
         """Return by row of a node the row of its shape, -1 for none."""
@@ -446,7 +419,6 @@ class ClusterCache:
         row = next(tried, None)
         if row is None and len(rows) > FIRST_TRIED:
             row = next(iter(rows[evaluation.possible()[rows]].tolist()), None)
-        self._of_nodes.weigh_again(question)
         if row is not None:
             self._room.put(pod, self.nodes.node(row))
         return row is not None
@@ -511,6 +483,7 @@ class ClusterCache:
         for row, known in self._shapes.known():
             verdicts[row] = yield from evaluating(known.shape.node, question.demand, question.intent)
             yield
+        self._groups.limit = min(self._remembered, max(1, SHAPE_VERDICTS // max(1, len(verdicts))))
         self._groups.put(question, (place, verdicts))
 
     def too_small(self, question: Question) -> bool:
@@ -555,31 +528,9 @@ def _below(policy: Policy) -> list[Policy]:
     return [other for other in reversed(Policy) if other is not Policy.NONE and not other.at_least(policy)]
 
 
-def _weight_of_evaluation(_question: Question, evaluation: Evaluation) -> int:
-    return evaluation.weight
+def _is_large(question: Question, _answer: object) -> bool:
+    return question.large
 
 
-def _weight_of_array(key: tuple[ShapeRule, Constraints], array: TrackedArray) -> int:
-    return weight(key[1]) + array.bytes
-
-
-def _weight_of_room(pod: _Pod, _node: Node) -> int:
-    # The node exists anyway.
-    return pod[0].weight + weight(pod[1])
-
-
-def _weight_of_survey(pod: _Pod, kept: tuple[_Version, Survey]) -> int:
-    # The shape exists anyway.
-    return pod[0].weight + weight(pod[1], replace(kept[1], fallback=None))
-
-
-def _weight_of_text(key: tuple[Question, Constraints, Policy], kept: tuple[_Version, str]) -> int:
-    return key[0].weight + weight(key[1], kept[1])
-
-
-def _weight_of_groups(question: Question, kept: tuple[object, Mapping[int, Verdict]]) -> int:
-    return question.weight + weight(kept[1])
-
-
-def _weight_of_verdict(key: tuple[str, Question], kept: tuple[Node, Verdict]) -> int:
-    return key[1].weight + weight(kept[1])
+def _pod_is_large(pod: _Pod, _answer: object) -> bool:
+    return pod[0].large or is_large(pod[1])

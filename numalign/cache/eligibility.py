@@ -17,8 +17,7 @@ from numalign.cache.arrays import Bools, Ints, Rows
 from numalign.cache.change_log import TrackedArray
 from numalign.cache.label_column import LabelColumn
 from numalign.cache.node_table import NodeTable
-from numalign.lru import LRU, Caches
-from numalign.memory_size import weight
+from numalign.lru import LRU, Caches, is_large
 from numalign.model.attributes import NO_LABELS, Attributes
 from numalign.model.constraints import Constraints, Requirement, Term, Unmet, unmet_ever, unmet_now
 from numalign.model.node import Node
@@ -49,8 +48,10 @@ class Eligibility:
         self._keys = LabelColumn(nodes, lambda node: tuple(node.attributes.labels))
         self._names = LabelColumn(nodes, lambda node: node.name)
         self._conditions = LabelColumn(nodes, _condition_of)
-        self._labels: LRU[str, LabelColumn] = LRU(MOST_KEYS, weigh=lambda _, column: column.bytes)
-        self._unmet: LRU[Constraints, _Unmet] = LRU(REMEMBERED, weigh=lambda _, unmet: unmet.weight)
+        self._labels: LRU[str, LabelColumn] = LRU(MOST_KEYS)
+        self._unmet: LRU[Constraints, _Unmet] = LRU(
+            REMEMBERED, large=lambda constraints, _: is_large(constraints)
+        )
 
     def caches(self) -> Caches:
         """Return the caches."""
@@ -77,10 +78,7 @@ class Eligibility:
         return array.current(self._nodes.height, partial(self._find_unmet, constraints, unmet_now))
 
     def _arrays(self, constraints: Constraints) -> "_Unmet":
-        unmet = self._unmet.get(constraints, lambda: _Unmet.of(self._nodes, constraints))
-        # It is empty at first, and grows with the requests.
-        self._unmet.weigh_again(constraints)
-        return unmet
+        return self._unmet.get(constraints, lambda: _Unmet.of(self._nodes))
 
     def _find_unmet(self, constraints: Constraints, rule: _Rule, rows: Rows | None) -> Ints:
         chosen = slice(None) if rows is None else rows
@@ -107,10 +105,7 @@ class Eligibility:
         return frozenset(chain.from_iterable(kinds))
 
     def _label(self, key: str) -> LabelColumn:
-        column = self._labels.get(key, lambda: LabelColumn(self._nodes, partial(_label_of, key)))
-        # It is empty at first, and grows when it is read.
-        self._labels.weigh_again(key)
-        return column
+        return self._labels.get(key, lambda: LabelColumn(self._nodes, partial(_label_of, key)))
 
 
 def counted(unmet: Ints, rows: Rows | None = None) -> Mapping[Unmet, int]:
@@ -125,22 +120,16 @@ def counted(unmet: Ints, rows: Rows | None = None) -> Mapping[Unmet, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Unmet:
-    """What is unmet of constraints on every node, in `NUMBERS`; `own` is the size of the constraints."""
+    """What is unmet of constraints on every node, in `NUMBERS`."""
 
     ever: TrackedArray
     now: TrackedArray
-    own: int
 
     @classmethod
-    def of(cls, nodes: NodeTable, constraints: Constraints) -> "_Unmet":
+    def of(cls, nodes: NodeTable) -> "_Unmet":
         """Return an entry without results."""
         ever, now = (TrackedArray(nodes.attributes, np.zeros(0, dtype=np.int8)) for _ in range(2))
-        return cls(ever, now, weight(constraints))
-
-    @property
-    def weight(self) -> int:
-        """The current bytes in memory."""
-        return self.own + self.ever.bytes + self.now.bytes
+        return cls(ever, now)
 
 
 def _condition_of(node: Node) -> Attributes:

@@ -32,7 +32,7 @@ from numalign.decision import scoring
 from numalign.decision.evaluate import evaluating
 from numalign.decision.scoring import EVEN, Strategy, Weights
 from numalign.decision.verdict import Refusal, Verdict
-from numalign.memory_size import weight
+from numalign.lru import LRU
 from numalign.model.demand import WHOLE_POD
 from numalign.model.intent import Policy
 from numalign.model.node import Node, judged
@@ -40,17 +40,8 @@ from numalign.model.placement import Placement
 from numalign.model.pod import Role
 from numalign.model.steps import Steps, finished
 
-_VERDICTS = 4096
-"""The limit of cached verdicts of single nodes, for a small pod."""
-
-_BYTES_OF_VERDICTS = 2**24
-"""The limit of their bytes for a pod with many containers, each of which is in every verdict."""
-
-_BYTES_OF_PLAN = 1024
-"""The bytes of a plan for one kind of layout, roughly."""
-
-_BYTES_OF_REFUSAL = 512
-"""The bytes of one kind of refusal, roughly."""
+VERDICTS, LARGE_VERDICTS = 8192, 256
+"""The limits of cached verdicts of single nodes, and of those of pods that are large."""
 
 _MOST_ROWS, _MOST_SETS = 1024, 2**20
 """The limits of rows, and of sets of zones of all rows and requests, in one step."""
@@ -107,6 +98,9 @@ class _DegradedRows(NamedTuple):
     rows: Rows
 
 
+_Verdicts = LRU[tuple[NodeTable, Question, FreeOrEmpty, int], tuple[Node, Verdict]]
+
+
 @dataclass(slots=True)
 class Workspace:
     """What the evaluations of one cache share: the last trials, and the counts by columns and by rules.
@@ -119,8 +113,18 @@ class Workspace:
     pace: Pace = field(default_factory=Pace)
     in_columns: int = 0
     by_rules: Counter[Unfit | Undecided] = field(default_factory=Counter)
+    _usual: _Verdicts = field(default_factory=lambda: LRU(VERDICTS))
+    _large: _Verdicts = field(default_factory=lambda: LRU(LARGE_VERDICTS))
     _owner: object = None
     _tried: dict[tuple[FreeOrEmpty, bytes | None], tuple[object, _Tried]] = field(default_factory=dict)
+
+    def apart(self) -> "Workspace":
+        """Return a workspace for trials of its own; verdicts are shared."""
+        return Workspace(self.pace, _usual=self._usual, _large=self._large)
+
+    def verdicts(self, question: Question) -> "_Verdicts":
+        """Return the cached verdicts of pods as large as this one, each with the node as it was."""
+        return self._large if question.large else self._usual
 
     def tried(
         self, owner: object, when: FreeOrEmpty, rows: Rows | None, place: object, work: Callable[[], _Tried]
@@ -192,35 +196,26 @@ class Evaluation:
         self._refusals = RefusalCodes() if refusals is None else refusals
         self._in_health: Evaluation | None = None
         if healths:
-            apart = Workspace(self._workspace.pace)
+            apart = self._workspace.apart()
             self._in_health = Evaluation(healths.nodes, question, workspace=apart, refusals=self._refusals)
         self._arrays: dict[object, TrackedArray] = {}
         self._plans = Plans(question)
-        self._verdicts: dict[tuple[FreeOrEmpty, int], tuple[Node, Verdict]] = {}
-        self._verdicts_bytes = 0
         self.calls = 0
         self._of_one_container = sum(bool(step.requests) for step in question.demand.steps) <= 1
-
-    @property
-    def weight(self) -> int:
-        """The current bytes in memory, including those of its question."""
-        return self.question.weight + self.bytes
-
-    @property
-    def bytes(self) -> int:
-        """The same without those of its question."""
-        kept = len(self._plans) * _BYTES_OF_PLAN + len(self._refusals) * _BYTES_OF_REFUSAL
-        arrays = sum(array.bytes for array in self._arrays.values())
-        return self._verdicts_bytes + kept + arrays + (self._in_health.bytes if self._in_health else 0)
 
     # Verdicts of single nodes.
 
     def verdict(self, row: int) -> Verdict:
         """Return the verdict of the node in a row; raise `KeyError` if there is none."""
-        kept = self._verdicts.get((When.NOW, row))
-        if kept is None or kept[0] is not self._nodes.node(row):
+        if (verdict := self._known(When.NOW, row)) is None:
             self._workspace.pace.do(self._evaluate(row))
-        return self._verdicts[When.NOW, row][1]
+            verdict = finished(self._evaluated(When.NOW, row))
+        return verdict
+
+    def _known(self, when: FreeOrEmpty, row: int) -> Verdict | None:
+        """Return the cached verdict of the node in a row."""
+        kept = self._workspace.verdicts(self.question).find((self._nodes, self.question, when, row))
+        return kept[1] if kept and kept[0] is self._nodes.node(row) else None
 
     def _evaluate(self, row: int) -> Iterator[None]:
         yield from self._evaluated(When.NOW, row)
@@ -229,20 +224,13 @@ class Evaluation:
 
     def _evaluated(self, when: FreeOrEmpty, row: int) -> Steps[Verdict]:
         """Return the verdict of the node in a row, in its current or its healthy, empty state."""
-        node, kept = self._nodes.node(row), self._verdicts.get((when, row))
-        if kept is None or kept[0] is not node:
+        node, verdict = self._nodes.node(row), self._known(when, row)
+        if verdict is None:
             state = node.in_health() if when is When.EMPTY else node
-            kept = node, (yield from evaluating(state, self.question.demand, self.question.intent))
-            self._keep((when, row), kept)
-        return kept[1]
-
-    def _keep(self, key: tuple[FreeOrEmpty, int], kept: tuple[Node, Verdict]) -> None:
-        if len(self._verdicts) >= _VERDICTS or self._verdicts_bytes >= _BYTES_OF_VERDICTS:
-            self._verdicts.clear()
-            self._verdicts_bytes = 0
-        before = self._verdicts.get(key)
-        self._verdicts_bytes += weight(kept[1]) - (weight(before[1]) if before else 0)
-        self._verdicts[key] = kept
+            verdict = yield from evaluating(state, self.question.demand, self.question.intent)
+            key = self._nodes, self.question, when, row
+            self._workspace.verdicts(self.question).put(key, (node, verdict))
+        return verdict
 
     # Yes or no.
 

@@ -17,9 +17,6 @@ from numalign.cache.node_table import NodeTable
 from numalign.model.constraints import Operator, Requirement, whole_number
 from numalign.model.node import Node
 
-_BYTES_OF_VALUE = 160
-"""The bytes to number a value, roughly."""
-
 
 class LabelColumn:
     """A value of each node, by row; None means no value, and is used for rows without a node.
@@ -36,11 +33,6 @@ class LabelColumn:
 
     def __len__(self) -> int:
         return len(self._numbers)
-
-    @property
-    def bytes(self) -> int:
-        """The bytes that it takes in memory, roughly."""
-        return self._kept.bytes + _BYTES_OF_VALUE * len(self)
 
     @property
     def numbers(self) -> Ints:

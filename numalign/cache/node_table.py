@@ -19,7 +19,6 @@ from numalign.cache.columns import Columns
 from numalign.cache.layout import Layout, Unfit, layout_of, only_free_differs
 from numalign.cache.layout_kinds import LayoutKinds
 from numalign.lru import LRU
-from numalign.memory_size import weight
 from numalign.model.node import Node, alike
 
 NOWHERE = -1
@@ -39,7 +38,7 @@ class ZoneTable:
 
     def __init__(self, zones: int) -> None:
         self.columns = Columns(zones)
-        self._kinds: LRU[frozenset[str], LayoutKinds] = LRU(_KINDS, weigh=_weight_of_kinds)
+        self._kinds: LRU[frozenset[str], LayoutKinds] = LRU(_KINDS)
         self._rows: Rows = np.zeros(_FIRST, dtype=np.intp)
 
     @property
@@ -255,8 +254,3 @@ class NodeTable:
         number, at = int(self._table_of[row]), int(self._place_of[row])
         if number >= 0:
             self._place_of[self._tables[number].remove(at)] = at
-
-
-def _weight_of_kinds(asked: frozenset[str], kinds: LayoutKinds) -> int:
-    # The columns and the examples exist anyway.
-    return weight(asked, kinds.kinds)

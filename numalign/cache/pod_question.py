@@ -5,12 +5,12 @@ All programs answer from the same value. An exempt pod requests nothing, whateve
 not exempt and cannot be read is invalid, with all its errors.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from numalign.cache.question import Question
 from numalign.decision import taints
-from numalign.memory_size import weight
+from numalign.lru import is_large
 from numalign.model.constraints import Constraints
 from numalign.model.demand import Demand
 from numalign.model.errors import Mistake
@@ -92,15 +92,11 @@ class PodQuestion:
     excess: ExceededLimit | None
     claims: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    _weight: int = field(init=False, compare=False, repr=False, default=0)
 
     @property
-    def weight(self) -> int:
-        """The bytes that it takes in memory, computed at the first use."""
-        if not self._weight:
-            mine = weight(self.namespace, self.constraints, self.pin, self.claims)
-            object.__setattr__(self, "_weight", self.question.weight + mine)
-        return self._weight
+    def large(self) -> bool:
+        """Whether it is too large to be cached by the thousand."""
+        return self.question.large or is_large(self.constraints)
 
     @property
     def policy(self) -> Policy:

@@ -3,7 +3,7 @@
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from numalign.memory_size import weight
+from numalign.lru import is_large
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Policy
 
@@ -15,21 +15,16 @@ class Question:
     demand: Demand
     intent: Intent
     _hash: int = field(init=False, compare=False, repr=False)
-    _weight: int = field(init=False, compare=False, repr=False, default=0)
+    large: bool = field(init=False, compare=False, repr=False)
+    """Whether it is too large to be cached by the thousand."""
 
     def __post_init__(self) -> None:
         # Every cache lookup needs the hash, and a demand has many parts.
         object.__setattr__(self, "_hash", hash((self.demand, self.intent)))
+        object.__setattr__(self, "large", is_large(self.demand, self.intent))
 
     def __hash__(self) -> int:
         return self._hash
-
-    @property
-    def weight(self) -> int:
-        """The bytes that it takes in memory, computed at the first use."""
-        if not self._weight:
-            object.__setattr__(self, "_weight", weight(self))
-        return self._weight
 
     def with_policy(self, policy: Policy) -> "Question":
         """Return the same pod with another policy."""

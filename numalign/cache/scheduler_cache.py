@@ -27,7 +27,7 @@ from numalign.shapes import UnknownNode
 REMEMBERED = 256
 """The size of the cache of questions and answers."""
 
-_ASKED = frozenset({"nodes", "eligible", "labels", "unknown_eligible", "unknown_labels", "assumed_machines"})
+_ASKED = frozenset({"nodes", "eligible", "labels", "unknown_eligible", "unknown_labels"})
 """The caches that a scheduler uses."""
 
 _UNMET: Mapping[int, Unmet] = {number: unmet for unmet, number in NUMBERS.items() if unmet}

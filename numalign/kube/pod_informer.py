@@ -24,14 +24,13 @@ from numalign.kube.decode import allocated, placement_records
 from numalign.kube.decode.parts import Part, group
 from numalign.kube.decode.placement_records import DecodedRecord
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.decode.pod_request import MOST_BYTES, PodRequest, kept
+from numalign.kube.decode.pod_request import MOST_KEPT, PodRequest, kept
 from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.decode.scheduling import Scheduling, scheduling
 from numalign.kube.kinds import PODS, Key, Object
 from numalign.kube.stores import Problem
 from numalign.ledger.model import PlacementRecord
 from numalign.lru import LRU, Caches, digest
-from numalign.memory_size import weight
 from numalign.model import intent
 from numalign.model.demand import Demand
 from numalign.model.errors import AND_MORE, Mistake
@@ -319,10 +318,10 @@ _ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 def _record(written: Mapping[str, object]) -> DecodedRecord:
     """Return the record; none if it is larger than that of any real pod, for it is kept with the pod."""
     decoded = placement_records.record_of(written)
-    return decoded if weight(decoded) <= MOST_BYTES else DecodedRecord(None, (_TOO_LARGE,))
+    return decoded if len(repr(decoded)) <= MOST_KEPT else DecodedRecord(None, (_TOO_LARGE,))
 
 
-_TOO_LARGE = Mistake("metadata.annotations", f"a placement of more than {MOST_BYTES >> 10} KiB is ignored")
+_TOO_LARGE = Mistake("metadata.annotations", f"a placement of more than {MOST_KEPT >> 10} KiB is ignored")
 
 
 def owner_of(metadata: Part) -> Owner | None:

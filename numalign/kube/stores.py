@@ -28,6 +28,7 @@ from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, MANAGED_BY, Topolog
 from numalign.kube.decode.parts import Part, inner
 from numalign.lru import LRU, digest
 from numalign.model.errors import BadInput, BadTopology, Mistake, one_line
+from numalign.model.machine import LARGE
 
 Decoded = TypeVar("Decoded")
 Decoder = Callable[[Mapping[str, object]], tuple[Decoded | None, tuple[Mistake, ...]]]
@@ -37,7 +38,7 @@ Placements = Mapping[str, ObservedPlacement]
 """What each pod of a node holds, by uid."""
 
 MOST_REPORTS = 256
-"""The limit of machines of different reports that are cached for other nodes, as far as bytes allow."""
+"""The limit of machines of different reports that are cached for other nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,9 @@ class TopologyStore(Store[Topology]):
 
     def __init__(self) -> None:
         super().__init__(nrt.KIND, _topology, _digest)
-        self.reports = LRU[bytes, MachineReport](MOST_REPORTS)
+        self.reports = LRU[bytes, MachineReport](
+            MOST_REPORTS, large=lambda _, report: report.machine.cpus.bit_length() > LARGE
+        )
         self.machines = _annotation(MACHINE, self._machine)
         self.placements = _annotation(PLACEMENTS, kubelet_reports.read_placements)
         self.observed_at = _annotation(OBSERVED_AT, _moment)

@@ -11,9 +11,9 @@ This restates no function of the kubelet, which reads its machine from cadvisor.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
-from numalign.lru import MOST_BYTES, Cache, remembering
 from numalign.model.bitset import union
 from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology
 from numalign.model.node import Node, ZoneCosts
@@ -21,6 +21,9 @@ from numalign.model.options import CpuOption
 from numalign.model.resources import CPU, MILLI, Resources, ZoneId
 
 REMOTE = 20
+
+LARGE = 1024
+"""The CPUs from which a machine is large, so that few are cached: what a node has is up to its exporter."""
 
 _THREADS = {False: 1, True: 2}
 """The assumed threads per core, by whether the kubelet allocates whole cores only."""
@@ -41,12 +44,9 @@ def assume(node: Node) -> Assumed:
             for zone in node.zones
         ]
     )
-    return _assumed(zones, node.threads or _THREADS[CpuOption.FULL_PCPUS_ONLY in node.options.cpu])
-
-
-def remembered() -> Cache:
-    """Return the cache of assumed machines, whose size depends on what exporters publish."""
-    return _assumed.cache
+    threads = node.threads or _THREADS[CpuOption.FULL_PCPUS_ONLY in node.options.cpu]
+    large = sum(zone.capacity or 0 for zone in zones) > LARGE * MILLI
+    return (_large if large else _usual)(zones, threads)
 
 
 def free_cpus(node: Node, topology: CpuTopology) -> CpuSet:
@@ -71,7 +71,6 @@ def _whole_cpus(amounts: Resources) -> int:
     return amounts.get(CPU, 0) // MILLI
 
 
-@remembering(4096, most_bytes=2 * MOST_BYTES)
 def _assumed(zones: tuple[_Zone, ...], threads: int) -> Assumed:
     sizes = _sizes(zones)
     topology = cpu_topology(_cores(zones, sizes, threads), [zone.id for zone in zones])
@@ -81,6 +80,9 @@ def _assumed(zones: tuple[_Zone, ...], threads: int) -> Assumed:
         if cpus and size > zone.allocatable
     )
     return Assumed(topology, union(kept))
+
+
+_usual, _large = lru_cache(1024)(_assumed), lru_cache(8)(_assumed)
 
 
 def _sizes(zones: tuple[_Zone, ...]) -> list[int]:

@@ -15,7 +15,6 @@ from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.cpu_assignment import StaticPolicyOptions, choices, take_by_topology
 from numalign.kubelet.hint_sets import HintSet
 from numalign.kubelet.topology_manager import ResourceHints
-from numalign.lru import remembering
 from numalign.model.bitset import bits, union
 from numalign.model.demand import Step
 from numalign.model.intent import Policy
@@ -211,7 +210,7 @@ def _preferred(state: CpuState, possible: HintSet, fewest: int) -> HintSet:
     return narrow | possible & _spanning(topology, -(-fewest // per_socket))
 
 
-@remembering(64)
+@lru_cache(64)
 def _spanning(topology: CpuTopology, sockets: int) -> HintSet:
     """Return the masks whose zones are on `sockets` sockets."""
     by_zone = (

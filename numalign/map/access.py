@@ -31,9 +31,8 @@ from numalign.kube.client import ObjectWriter
 from numalign.kube.decode import nrt
 from numalign.kube.errors import ClusterError, UnknownToken
 from numalign.kube.reviews import KubeUser, Permission
-from numalign.lru import LRU, Caches, digest
+from numalign.lru import LRU, Caches, digest, is_large
 from numalign.map.views import Visible
-from numalign.memory_size import weight
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.runtime.token_bucket import TokenBucket
@@ -220,11 +219,6 @@ class SignedInVisitor:
         """The name of the user."""
         return self.user.name
 
-    @property
-    def weight(self) -> int:
-        """The approximate size in memory in bytes."""
-        return weight(self.user.name, *self.user.groups, str(self.user.extra)) + self._namespaces.bytes
-
     def sees(self, namespace: str) -> bool | None:
         """Return whether the user may list pods there; None if not checked, False for an invalid name."""
         if self.everywhere:
@@ -267,7 +261,7 @@ class TokenAccess:
         self._log = QuietLog(log, lines=MANY_LINES)
         self._clock = clock
         self._sessions: LRU[bytes, SignedInVisitor] = LRU(
-            SESSIONS, weigh=lambda _key, session: session.weight
+            SESSIONS, large=lambda _key, session: is_large(session.user)
         )
         self._reviewing: dict[bytes, asyncio.Task[SignedInVisitor]] = {}
         self._unknown_tokens = TokenBucket(UNKNOWN_TOKENS_PER_SECOND, UNKNOWN_TOKENS_BURST, clock=clock)

@@ -24,6 +24,9 @@ MOST_CPUS = 8192
 LARGEST_ZONE = 1023
 """The largest id of a zone: CONFIG_NODES_SHIFT of Linux is at most 10."""
 
+LARGE = 2048
+"""The id of a CPU from which a machine is too large to be cached by the hundred: a set has as many bits."""
+
 LONGEST_LIST = 2**16
 """The limit of characters in a list of CPUs; a list of every other CPU has a third of that."""
 
@@ -136,6 +139,11 @@ class Machine:
         unknown = DevicePlace.of_unknown_zone
         names = frozenset(name for name, places in self.devices if any(map(unknown, places)))
         object.__setattr__(self, "of_unknown_zones", names)
+
+    @property
+    def large(self) -> bool:
+        """Whether it is too large to be cached by the hundred."""
+        return self.topology.everything.bit_length() > LARGE
 
 
 @dataclass(frozen=True, slots=True)

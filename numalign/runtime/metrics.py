@@ -89,16 +89,12 @@ class CacheSizes(Collector):
     caches: tuple[Callable[[], Caches], ...]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield bytes and entries, by cache."""
-        size = GaugeMetricFamily(
-            f"{PREFIX}cache_bytes", "Memory used by each cache, in bytes.", labels=["cache"]
-        )
+        """Yield entries, by cache."""
         entries = GaugeMetricFamily(f"{PREFIX}cache_entries", "Entries of each cache.", labels=["cache"])
         for caches in self.caches:
             for name, cache in caches().items():
-                size.add_metric([name], cache.bytes)
                 entries.add_metric([name], len(cache))
-        yield from (size, entries)
+        yield entries
 
 
 @dataclass(frozen=True, slots=True)

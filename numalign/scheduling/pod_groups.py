@@ -60,7 +60,7 @@ class PodGroups:
     _placements: LRU[_GroupKey, tuple[TentativePlacement, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._placements = LRU(MOST_GROUPS, weigh=lambda _key, placements: _BYTES * len(placements))
+        self._placements = LRU(MOST_GROUPS)
 
     def caches(self) -> Caches:
         """Return the cache of placements."""
@@ -171,7 +171,3 @@ class PodGroups:
                     full.add(name)
                     todo.append(name)
         return False
-
-
-_BYTES = 8192
-"""What a placement takes in memory, approximately: the names are those of the call."""

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from numalign.kube.pod_informer import Phase, PodInfo
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.lru import LRU, Caches
-from numalign.memory_size import weight
 from numalign.model.demand import Demand
 from numalign.runtime.clock import least_age
 
@@ -56,7 +55,7 @@ class RecentRefusals:
     def __init__(self, *, clock: Callable[[], float], wall: Callable[[], float]) -> None:
         self._clock = clock
         self._wall = wall
-        self._namespaces: LRU[str, _Namespace] = LRU(MOST_NAMESPACES, weigh=_weight)
+        self._namespaces: LRU[str, _Namespace] = LRU(MOST_NAMESPACES)
 
     def caches(self) -> Caches:
         """Return the cache by namespace."""
@@ -72,9 +71,7 @@ class RecentRefusals:
         """Record that a node refused a pod `age` seconds ago; ignore one that is too old."""
         if not node or age >= AVOID_SECONDS:
             return
-        refusals = self._namespaces.get(namespace, _Namespace)
-        refusals.put(hash(demand), node, self._clock() - age)
-        self._namespaces.weigh_again(namespace)
+        self._namespaces.get(namespace, _Namespace).put(hash(demand), node, self._clock() - age)
 
     def age(self, at: float) -> float:
         """Return how old a refusal is at least that nobody here saw happen, as before a restart.
@@ -103,7 +100,3 @@ def failed_at(pod: PodInfo) -> int:
     may be before the pod was created.
     """
     return pod.latest
-
-
-def _weight(namespace: str, refusals: _Namespace) -> int:
-    return weight(namespace) + refusals.demands.bytes

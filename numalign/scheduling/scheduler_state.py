@@ -31,7 +31,6 @@ from numalign.ledger.model import AssignedPod, PlacementRecord, Prediction, Sour
 from numalign.ledger.observations import ObservedPods
 from numalign.ledger.reservations import Reservations
 from numalign.lru import LRU, Caches
-from numalign.memory_size import weight
 from numalign.model.constraints import ANYWHERE, Constraints
 from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import BadInput, Mistake
@@ -98,10 +97,9 @@ class PendingPod:
         return replace(demand, by_dra=frozenset()) if demand.by_dra else demand
 
     @property
-    def weight(self) -> int:
-        """The bytes that it takes in memory, approximately."""
-        question = self.pod_question or self.question
-        return question.weight + weight(self.uid, self.namespace, self.name)
+    def large(self) -> bool:
+        """Whether it is too large to be cached by the thousand."""
+        return (self.pod_question or self.question).large
 
     def assigned_pod(self, *, now: float) -> AssignedPod:
         """Return the pod as the ledger stores it."""
@@ -189,7 +187,7 @@ class SchedulerState:
         )
         self.cache = SchedulerCache(self.reservations)
         self.reader = PodReader(match)
-        self._asked = LRU(REMEMBERED, weigh=lambda _uid, pod: pod.weight)
+        self._asked = LRU(REMEMBERED, large=lambda _uid, pod: pod.large)
         self.cluster.listen(self._take)
         self.policy.on_change(lambda: self._unread.update(pod.namespace for pod in self.pods.values()))
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from numalign.memory_size import weight
 from numalign.model.attributes import Taint
 from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources
@@ -33,8 +32,8 @@ LOSS_SECONDS = 7 * 86400.0
 MOST_REMEMBERED = 512
 """The limit of remembered shapes without nodes (`keeping.in_turn`)."""
 
-MOST_MACHINE_BYTES = 2**23
-"""The limit for machines of shapes without nodes: hundreds of usual ones; others are known by amounts."""
+MOST_MACHINES = 128
+"""The limit of machines of shapes without nodes, none of them large; others are known by amounts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class ShapeHistory:
         self._counts = Counter[str]()
         self._only_nodes: dict[str, str] = {}
         self._last_seen: dict[str, float] = {}
-        self._machine_bytes: dict[str, int] = {}
+        self._machines: dict[str, None] = {}
         self._over: AbstractSet[str] = frozenset()
         self._declared = Declared()
         self._losses: dict[str, float] = {}
@@ -305,7 +304,7 @@ class ShapeHistory:
         self._changed.add(after.name)
         self._counts[after.name] += 1
         self._last_seen.pop(after.name, None)
-        self._machine_bytes.pop(after.name, None)
+        self._machines.pop(after.name, None)
         if before:
             self._leave(before.name)
 
@@ -332,14 +331,16 @@ class ShapeHistory:
         self._changed.add(name)
         self._last_seen[name] = max(self._last_seen.get(name, 0.0), seen)
         machine = self._shapes[name].node.machine
-        if machine and name not in self._machine_bytes:
-            self._machine_bytes[name] = weight(machine)
-            while sum(self._machine_bytes.values()) > MOST_MACHINE_BYTES:
-                self._drop_machine(next(iter(self._machine_bytes)))
+        if machine:
+            self._machines.setdefault(name)
+            if machine.large:
+                self._drop_machine(name)
+            elif len(self._machines) > MOST_MACHINES:
+                self._drop_machine(next(iter(self._machines)))
 
     def _drop_machine(self, name: str) -> None:
         """Reduce a shape without nodes to its amounts, like shapes that outlive the process."""
-        del self._machine_bytes[name]
+        del self._machines[name]
         self._changed.add(name)
         shape, seen = self._shapes.pop(name), self._last_seen.pop(name)
         node = self._only_nodes.pop(name)
@@ -376,7 +377,7 @@ class ShapeHistory:
             gone += [known.shape.name for known in spare]
         for name in gone:
             del self._last_seen[name], self._shapes[name], self._only_nodes[name]
-            self._machine_bytes.pop(name, None)
+            self._machines.pop(name, None)
         if gone:
             self._changed.update(gone)
             self.version += 1

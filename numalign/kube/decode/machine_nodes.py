@@ -32,7 +32,7 @@ from numalign.model.pod import Qos, Role
 from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources, ZoneId
 
 MOST_MACHINES = 512
-"""The limit of machines cached for other nodes, as far as their bytes allow."""
+"""The limit of machines cached for other nodes."""
 
 MOST_DISTRIBUTED = 16
 """The limit of zones with CPUs over which reserved CPUs are distributed: their sets double with each."""
@@ -42,7 +42,7 @@ class BuiltMachines:
     """A cache of machines for nodes with the same parts; laying out the CPUs of one takes time."""
 
     def __init__(self) -> None:
-        self.cache = LRU[tuple[object, ...], Machine](MOST_MACHINES)
+        self.cache = LRU[tuple[object, ...], Machine](MOST_MACHINES, large=lambda _, built: built.large)
 
     def build(
         self, zones: tuple[ZoneId, ...], cores: tuple[Core, ...], reserved: CpuSet, devices: DevicePlaces

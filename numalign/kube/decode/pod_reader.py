@@ -32,8 +32,7 @@ from numalign.kube.decode.pod_request import (
 )
 from numalign.kube.decode.scheduling import UNCONSTRAINED, Scheduling, scheduling
 from numalign.kube.effective_policy import EffectivePolicy
-from numalign.lru import LRU, Caches, digest
-from numalign.memory_size import weight
+from numalign.lru import LRU, Caches, digest, is_large
 from numalign.model import demand
 from numalign.model.attributes import NO_SCHEDULE
 from numalign.model.constraints import ANYWHERE, Constraints, Tolerating, Toleration
@@ -60,10 +59,14 @@ class PodReader:
 
     def __init__(self, match: Match = Match.SATISFIES, *, remembered: int = REMEMBERED) -> None:
         self._match = match
-        self._requests: LRU[tuple[bytes, int, int | None], PodRequest] = LRU(remembered)
+        self._requests: LRU[tuple[bytes, int, int | None], PodRequest] = LRU(
+            remembered, large=lambda _key, request: is_large(request)
+        )
         self._shared: WeakValueDictionary[_Content, PodRequest] = WeakValueDictionary()
-        self._readings: LRU[_Key, PodReading] = LRU(remembered, weigh=_weight)
-        self._questions: LRU[Question, Question] = LRU(remembered, weigh=_weight_of_question)
+        self._readings: LRU[_Key, PodReading] = LRU(remembered, large=_is_large)
+        self._questions: LRU[Question, Question] = LRU(
+            remembered, large=lambda question, _same: question.large
+        )
 
     def caches(self) -> Caches:
         """Return the caches of pods."""
@@ -221,10 +224,5 @@ def _after_metadata(mistake: Mistake) -> bool:
     return not mistake.where.startswith("metadata")
 
 
-def _weight(key: _Key, reading: PodReading) -> int:
-    # A question is shared by pods, and counts once.
-    return weight(key) + (reading.weight if isinstance(reading, PodQuestion) else weight(reading))
-
-
-def _weight_of_question(question: Question, _same: Question) -> int:
-    return question.weight
+def _is_large(_key: _Key, reading: PodReading) -> bool:
+    return reading.large if isinstance(reading, PodQuestion) else is_large(reading)

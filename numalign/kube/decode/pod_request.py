@@ -7,13 +7,12 @@ to be kept as long as it lives, programs keep less: a `summary`, or only that it
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numalign.kube import kinds
 from numalign.kube.decode import placement_records, pods
 from numalign.kube.decode.parts import Part, inner
-from numalign.memory_size import weight
 from numalign.model import demand, intent
 from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import BadInput, Mistake
@@ -21,8 +20,11 @@ from numalign.model.intent import Intent, IntentAnnotations, Policy
 from numalign.model.pod import Role
 from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
 
-MOST_BYTES = 2**15
-"""The limit of what is kept of one part of a pod as long as it lives: a hundred like containers take less."""
+MOST_KEPT = 2**15
+"""The limit of what is kept of one part of a pod as long as it lives, in characters of `repr`.
+
+A hundred usual containers take less.
+"""
 
 MOST_NAMES, MOST_CHARACTERS = 16, 1024
 """The limits of resources in a summary or a sum, and of the characters of all names in it."""
@@ -42,14 +44,6 @@ class PodRequest:
     unreadable: tuple[Mistake, ...] = ()
     most: Demand | None = None
     """What the pod may hold at most, if its `demand` is too large to be kept."""
-    _weight: int = field(init=False, compare=False, repr=False, default=0)
-
-    @property
-    def weight(self) -> int:
-        """The bytes that it takes in memory, computed at the first use."""
-        if not self._weight:
-            object.__setattr__(self, "_weight", weight(self))
-        return self._weight
 
     @property
     def mistakes(self) -> tuple[Mistake, ...]:
@@ -78,7 +72,7 @@ def decode(template: Mapping[str, object], *, most_mistakes: int, server: int | 
 
 def kept(request: PodRequest) -> PodRequest:
     """Return the request in limited size: if it is too large, as one whose containers cannot be read."""
-    if request.weight <= MOST_BYTES:
+    if len(repr(request)) <= MOST_KEPT:
         return request
     brief = IntentAnnotations(request.written.policy)
     return PodRequest(
@@ -111,7 +105,7 @@ def _step(amounts: Mapping[str, int]) -> Step:
     return Step(WHOLE_POD, Role.APP, amounts.get(CPU, 0), memory, devices)
 
 
-_TOO_LARGE = Mistake("spec", f"requests so much that keeping it would take more than {MOST_BYTES >> 10} KiB")
+_TOO_LARGE = Mistake("spec", f"requests so much that keeping it would take more than {MOST_KEPT >> 10} KiB")
 
 
 def summary(request: PodRequest) -> PodRequest | None:

@@ -17,10 +17,9 @@ import orjson
 from numalign.cache.pod_question import MOST_OWNERS, ExceededLimit, Pin, PinReason
 from numalign.kube import kinds
 from numalign.kube.decode.parts import Part, inner
-from numalign.kube.decode.pod_request import MOST_BYTES
+from numalign.kube.decode.pod_request import MOST_KEPT
 from numalign.kube.decode.scheduling import Scheduling, scheduling
-from numalign.lru import LRU, digest
-from numalign.memory_size import weight
+from numalign.lru import LRU, digest, is_large
 from numalign.model.constraints import ANYWHERE, NAME_FIELD, Constraints, Operator, Requirement, Term
 from numalign.model.intent import CLASS_LABEL, NODE_LABEL, PINNED_AT
 
@@ -32,7 +31,7 @@ class RecreatedScheduling:
     """Decodes these constraints of pods; equal pods share one value."""
 
     def __init__(self) -> None:
-        self.cache: LRU[bytes, Scheduling] = LRU(REMEMBERED, weigh=_weight)
+        self.cache: LRU[bytes, Scheduling] = LRU(REMEMBERED, large=lambda _key, kept: is_large(kept))
 
     def of(self, pod: Mapping[str, object]) -> Scheduling:
         """Return the constraints of a recreated v1 Pod, with every mistake; less of one that is too large."""
@@ -49,7 +48,7 @@ class RecreatedScheduling:
 
 def _kept(whole: Scheduling) -> Scheduling:
     """Return the constraints in limited size, because each pod has its own as long as it lives."""
-    if weight(whole) <= MOST_BYTES:
+    if len(repr(whole)) <= MOST_KEPT:
         return whole
     return Scheduling(ANYWHERE, whole.pin, ExceededLimit.SIZE)
 
@@ -118,7 +117,3 @@ def _without(constraints: Constraints, drop: Callable[[Requirement], bool]) -> C
     )
     emptied = any(left == Term() != term for left, term in zip(others, constraints.terms, strict=True))
     return replace(constraints, terms=None if emptied else others)
-
-
-def _weight(key: bytes, kept: Scheduling) -> int:
-    return weight(key, kept)

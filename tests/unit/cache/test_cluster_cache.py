@@ -266,7 +266,7 @@ TEXTS = 16
 
 def test_sentences_are_cached_instead_of_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of many is answered without the verdicts of shapes."""
-    monkeypatch.setattr("numalign.cache.cluster_cache.FULL_TEXTS", TEXTS)
+    monkeypatch.setattr("numalign.cache.cluster_cache.SHAPE_VERDICTS", 2 * TEXTS)
     strangers, cache, other = verdicts(), ClusterCache.of([SMALL, LARGE]), ClusterCache.of([SMALL, LARGE])
     assert not cache.now(never(10))
     for gpus in range(10, 10 + 2 * TEXTS):

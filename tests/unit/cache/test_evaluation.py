@@ -1,7 +1,6 @@
 """The answers of all nodes to one question: computed once, and again where something changed."""
 
 import gc
-import tracemalloc
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numalign.cache import ClusterCache, Question, batch_admission, evaluation
+from numalign.cache import ClusterCache, Question, batch_admission, cluster_cache, evaluation
 from numalign.cache.arrays import Rows
 from numalign.cache.batch_admission import BatchAdmission
 from numalign.cache.column_state import ColumnState
@@ -327,15 +326,13 @@ def test_a_verdict_is_cached_until_its_node_changes() -> None:
     assert not answers.verdict(0).admitted
 
 
-@pytest.mark.full
-def test_cached_verdicts_are_limited() -> None:
-    _, answers = watched(*[node()] * 4097)
-    first = answers.verdict(0)
-    for row in range(1, 4096):
-        answers.verdict(row)
-    assert answers.verdict(0) is first
-
-    answers.verdict(4096)
+@pytest.mark.parametrize(("containers", "limit"), [(1, "VERDICTS"), (99, "LARGE_VERDICTS")])
+def test_cached_verdicts_are_limited(monkeypatch: pytest.MonkeyPatch, containers: int, limit: str) -> None:
+    monkeypatch.setattr(evaluation, limit, 2)
+    pod = asks(*[f"cpu={at + 1} mem=1Gi x.io/long-name-of-a-device=1" for at in range(containers)])
+    _, answers = watched(ODD, ODD, ODD, question=Question(pod, NO_INTENT))
+    first, second, third = map(answers.verdict, range(3))
+    assert (answers.verdict(1) is second, answers.verdict(2) is third) == (True, True)
     assert answers.verdict(0) is not first
 
 
@@ -352,47 +349,13 @@ def test_cached_answers_are_limited() -> None:
     assert cached[second]() is None
 
 
-def of_sizes(containers: int, *sizes: int) -> tuple[ClusterCache, list[Question]]:
-    cache = ClusterCache.of(numbered([ROOMY] * 300))
-    pods = (asks(*[f"cpu=1 mem={size}Mi gpu=0"] * containers) for size in sizes)
-    return cache, [Question(pod, NO_INTENT) for pod in pods]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("containers", [1, 20])
-def test_an_answer_knows_its_size(containers: int) -> None:
-    cache, (first, second) = of_sizes(containers, 1, 2)
-
-    def answered(question: Question) -> Evaluation:
-        answers = cache.ask([], question).evaluation
-        for row in range(300):
-            answers.verdict(row)
-        assert len(answers.admitted()) == 300
-        return answers
-
-    answered(first)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        answers = answered(second)
-        gc.collect()
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert taken / 2 < answers.weight < 2 * taken
-    cache.ask([], second)
-    assert cache.caches()["nodes"].bytes > answers.weight
-
-
-def test_growth_is_noted_with_the_next_question() -> None:
-    cache, questions = of_sizes(1, 1, 2, 3)
-    answers = [cache.ask([], question).evaluation for question in questions]
-    for one in answers:
-        cache.ask([], one.question)
-        one.scores(FEWEST)
-    cache.ask([], questions[0])
-
-    assert cache.caches()["nodes"].bytes > sum(one.weight for one in answers)
+def test_more_nodes_leave_fewer_cached_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_cache, "MOST_ANSWERS", 300)
+    monkeypatch.setattr(cluster_cache, "LEAST_EVALUATIONS", 2)
+    cache = ClusterCache.of(numbered([ROOMY] * 100))
+    for size in range(1, 6):
+        cache.ask([], Question(asks(f"cpu=1 mem={size}Mi"), NO_INTENT))
+    assert len(cache.caches()["nodes"]) == 3
 
 
 def test_equal_degraded_nodes_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:

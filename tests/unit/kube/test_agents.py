@@ -11,14 +11,12 @@ from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import kubelet_reports, nrt
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.files import snapshot
-from numalign.lru import MOST_BYTES
-from numalign.memory_size import weight
 from numalign.model.bitset import bits
 from numalign.model.intent import Policy
 from numalign.model.machine import MOST_CPUS, Stock
 from numalign.model.node import Known, node_class
-from numalign.shapes.history import MOST_MACHINE_BYTES
 from tests.worlds.clusters import published
+from tests.worlds.memory import weight
 from tests.worlds.notation import bag, free_of, table
 from tests.worlds.objects import GIB, STATIC_KUBELET, Json, configuration, machine_zone, node, reported
 from tests.worlds.objects import nrt as topology
@@ -202,7 +200,6 @@ def test_ever_new_machines_are_limited_in_memory() -> None:
         described = {"zones": [zone], "reservedSystemCPUs": str(MOST_CPUS - 1)}
         state.topologies.put("a", reported(topology("a", cpu=len(cores)), described))
         [node_] = published(state).nodes
-    most = MOST_BYTES + MOST_MACHINE_BYTES
-    assert weight(state) < most < machines * weight(node_.machine)
+    assert weight(state) < 3 * weight(node_.machine) + 2**20
     # What is not kept as it was described is still known by its amounts.
     assert {each.shape.node_class for each in state.shape_history.shapes()} == {node_class(node_)}

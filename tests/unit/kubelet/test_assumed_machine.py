@@ -3,7 +3,6 @@
 import pytest
 
 from numalign.kubelet import assumed_machine
-from numalign.lru import MOST_BYTES
 from numalign.model.machine import render_list
 from numalign.model.node import Node
 from tests.worlds.notation import Ids, node, options, table
@@ -93,9 +92,10 @@ def test_zone_without_listed_cpus_is_all_reserved(zones: list[str], all_of_them:
     assert assumed_machine.free_cpus(host, laid) & cpus == 0
 
 
-@pytest.mark.full
-def test_large_machines_are_remembered_by_their_bytes() -> None:
-    for at in range(15):
-        assumed_machine.assume(node(f"cpu={8000 + at}"))
-    remembered = assumed_machine.remembered()
-    assert (1 < len(remembered) < 15, remembered.bytes <= 2 * MOST_BYTES) == (True, True)
+@pytest.mark.parametrize(("cpus", "cached"), [(96, True), (8000, False)])
+def test_few_large_machines_are_cached(cpus: int, *, cached: bool) -> None:
+    hosts = [node(f"cpu={cpus + at}") for at in range(10)]
+    first = assumed_machine.assume(hosts[0])
+    for host in hosts:
+        assumed_machine.assume(host)
+    assert (assumed_machine.assume(hosts[0]) is first) == cached

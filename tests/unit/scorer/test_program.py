@@ -254,7 +254,5 @@ async def test_metrics_count_cache_entries_and_exporters(bench: Bench) -> None:
         before = await scorer.metric('cache_entries{cache="nodes"}')
         await scorer.fit(made, "n1")
         sizes = {name: await scorer.metric(f'cache_entries{{cache="{name}"}}') for name in caches.split()}
-        taken = await scorer.metric('cache_bytes{cache="nodes"}')
         exporters = await scorer.metric('topology_nodes{source="exporter"}')
     assert (before, sizes["nodes"], sizes["asked"], sizes["calls"], exporters) == (2, 2, 1, 0, 4)
-    assert taken > 1000

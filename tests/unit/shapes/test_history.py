@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from numalign.memory_size import weight
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import Node, node_class
 from numalign.shapes import Declared, Identity, KnownShape, LeftOut, RememberedShapes, ShapeHistory, history
@@ -303,7 +302,7 @@ DESCRIBED = tuple(described_node((0, at)) for at in range(4))
 @pytest.fixture
 def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more than the machines of two shapes are remembered."""
-    monkeypatch.setattr(history, "MOST_MACHINE_BYTES", 2 * max(weight(each.machine) for each in DESCRIBED))
+    monkeypatch.setattr(history, "MOST_MACHINES", 2)
 
 
 @pytest.mark.usefixtures("two_machines")
@@ -346,7 +345,7 @@ def test_present_machine_is_never_evicted(cluster: Cluster) -> None:
 
 
 def test_illness_needs_no_remembered_machine(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST_MACHINE_BYTES", 0)
+    monkeypatch.setattr(history, "MOST_MACHINES", 0)
     cluster.see(DESCRIBED[0])
     cluster.history.retain_nodes(set())
     after = cluster.see(replace(described_node((0, 0), "gpu=0"), label=node_class(DESCRIBED[0])))

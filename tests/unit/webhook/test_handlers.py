@@ -394,10 +394,8 @@ async def test_metrics_show_the_size_of_every_memory(served: Webhook) -> None:
         await caller.ask("/validate", FITS)
         names = ("readings", "questions", "shapes", "askings")
         sizes = {name: await caller.metric("numalign_cache_entries", cache=name) for name in names}
-        taken = await caller.metric("numalign_cache_bytes", cache="readings")
 
     assert sizes == dict.fromkeys(names, 1)
-    assert taken > 1000
 
 
 @pytest.mark.parametrize(("size", "status"), [(19 * MIB, 200), (21 * MIB, 413)])

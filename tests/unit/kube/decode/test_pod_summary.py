@@ -12,8 +12,8 @@ from numalign.kube.decode.pod_request import PodRequest, kept, summary
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import ClusterPolicy
 from numalign.ledger import claims
-from numalign.memory_size import weight
 from numalign.model.intent import NamespaceRules, Policy
+from tests.worlds.memory import weight
 from tests.worlds.notation import node
 
 READER = PodReader()

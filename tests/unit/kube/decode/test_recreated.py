@@ -101,6 +101,6 @@ def test_without_classes_terms_of_the_owner_stay(terms: tuple[Term, ...] | None,
 
 def test_too_large_constraints_are_exceeded() -> None:
     terms = [
-        {"matchExpressions": [{**FAST, "values": [f"{at}-{v}" for v in range(16)]}]} for at in range(100)
+        {"matchExpressions": [{**FAST, "values": [f"{at}-{v}" for v in range(64)]}]} for at in range(100)
     ]
     assert recreated(pod(*terms)) == Scheduling(ANYWHERE, None, ExceededLimit.SIZE)

@@ -1,9 +1,4 @@
-"""
-The memory size of a value.
-
-Cached values are written by others, and one may be a thousand times as large as another. So their size is
-counted in bytes, as the interpreter stores them: every part of a value, and each of them once.
-"""
+"""The memory that a value takes, as the interpreter stores it: every part, and each of them once."""
 
 import gc
 from enum import Enum
@@ -16,16 +11,11 @@ _SHARED = (type, Enum, FunctionType, ModuleType, type(None), bool)
 
 
 def weight(*values: object) -> int:
-    """Return the bytes of values that refer only to their own parts, as all frozen ones do.
-
-    The time depends on their parts: less than decoding them took.
-    """
+    """Return the bytes of values that refer only to their own parts, as all frozen ones do."""
     total, met = 0, set[int]()
     layer: list[object] = list(values)
     while layer:
-        fresh = {id(each): each for each in layer if not isinstance(each, _SHARED)}
-        for known in met & fresh.keys():
-            del fresh[known]
+        fresh = {id(each): each for each in layer if id(each) not in met and not isinstance(each, _SHARED)}
         met |= fresh.keys()
         total += sum(map(getsizeof, fresh.values()))
         # `get_referents` omits the keys of a dict if all of them are texts.
