@@ -1,0 +1,397 @@
+"""
+Print the ways of calls through the running programs: the modules that each enters, in order.
+
+    python -m tools.bench.ways
+    python -m tools.bench.ways filter topology --arrows
+
+Webhook, scorer and agent are processes beside a fake API server. A call that was made before is made again,
+and meanwhile its program notes every function of ours that starts. Values, rules, decoders, the HTTP server
+and the columns below `Evaluation` are listed apart: a way uses them as libraries.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import Any, NamedTuple
+
+import orjson
+
+from numalign.kube.decode.machines import machine as read_machine
+from tools.bench import agent as bench_agent
+from tools.bench import cluster
+from tools.clusters import programs
+from tools.clusters.fake_api import FakeApi
+from tools.clusters.http_calls import Door, once, review
+from tools.clusters.kubelets import machines
+from tools.clusters.podresources import FakePodResources
+from tools.clusters.processes import Child
+from tools.clusters.processes import program as installed
+from tools.clusters.programs import AGENT, Running, Site
+from tools.clusters.waiting import until
+
+Json = dict[str, Any]
+
+ROOT = Path(__file__).parents[2]
+OURS = ("webhook", "scorer", "controller", "agent", "certs", "numalign")
+FOLDER = "NUMALIGN_WAYS"
+"""The environment variable with the folder to which programs write their traces."""
+
+NODES = 40
+SECONDS = 1.5
+"""How long a change of the cluster is traced: those who gather changes wait for less."""
+
+
+# In the programs.
+
+
+def listen(folder: Path) -> None:
+    """Note the functions that start between SIGUSR1 and SIGUSR2, and write them to a file."""
+    noted: list[tuple[str, ...]] = []
+    started: dict[int, FrameType] = {}
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        # A coroutine starts once, and is called again whenever it goes on.
+        if event != "call" or started.setdefault(id(frame), frame) is not frame:
+            return
+        here, caller = _place(frame), frame.f_back
+        while caller is not None and _place(caller) is None:
+            caller = caller.f_back
+        if here is not None:
+            noted.append((*here, *((caller and _place(caller)) or ("", ""))))
+
+    def begin(*_: object) -> None:
+        noted.clear()
+        started.clear()
+        sys.setprofile(note)
+
+    def end(*_: object) -> None:
+        sys.setprofile(None)
+        written = folder / f"{os.getpid()}.new"
+        written.write_text(json.dumps(noted))
+        written.replace(folder / f"{os.getpid()}.json")
+
+    signal.signal(signal.SIGUSR1, begin)
+    signal.signal(signal.SIGUSR2, end)
+
+
+def _place(frame: FrameType) -> tuple[str, str] | None:
+    """Return module and function of a frame of ours; None of any other, and of what Python generates."""
+    module, code = frame.f_globals.get("__name__", ""), frame.f_code
+    generated = code.co_name.startswith("<") or code.co_qualname.startswith("__create_fn__")
+    if generated or module.partition(".")[0] not in OURS:
+        return None
+    return module, code.co_qualname.replace(".<locals>", "")
+
+
+# What a trace shows.
+
+
+class Start(NamedTuple):
+    """A function that started, and the function of ours that called it; empty for the event loop."""
+
+    module: str
+    function: str
+    calling_module: str
+    calling_function: str
+
+
+@dataclass(slots=True)
+class Station:
+    """A module on a way, the first function that it was entered by, and who entered it."""
+
+    module: str
+    function: str
+    entered_from: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The modules that a call enters, in order, and those of libraries that it uses."""
+
+    name: str
+    stations: tuple[Station, ...]
+    used: Mapping[str, Sequence[str]]
+
+    @property
+    def again(self) -> tuple[Station, ...]:
+        """The modules that more than one module enters."""
+        return tuple(each for each in self.stations if len(each.entered_from) > 1)
+
+    def shown(self) -> Iterator[str]:
+        yield f"{self.name}: {len(self.stations)} modules, {len(self.again)} entered by more than one"
+        for station in self.stations:
+            also = (
+                f"  (also from {', '.join(station.entered_from[1:])})"
+                if len(station.entered_from) > 1
+                else ""
+            )
+            yield f"  {station.module}:{station.function}{also}"
+        for library, modules in self.used.items():
+            yield f"  using {library}: {', '.join(modules)}"
+
+    def arrows(self) -> str:
+        """Return the way as one line."""
+        return " → ".join(
+            f"{each.module.removeprefix('numalign.')}:{each.function}" for each in self.stations
+        )
+
+
+LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "values": (
+            *("numalign.model.", "numalign.lru", "numalign.cache.question", "numalign.cache.pod_question"),
+            *("numalign.cache.survey", "numalign.kube.effective_policy", "numalign.kube.files.policy"),
+            *("numalign.kube.kinds", "numalign.kube.pod_informer", "numalign.ledger.model"),
+            *("numalign.shapes.shape", "numalign.shapes.identity"),
+        ),
+        "rules": (
+            *(
+                "numalign.kubelet.",
+                "numalign.decision.",
+                "numalign.ledger.claims",
+                "numalign.ledger.arithmetic",
+            ),
+            *("numalign.ledger.occupancy", "numalign.ledger.ordering", "numalign.shapes.health"),
+        ),
+        "decoders": ("numalign.kube.decode.",),
+        "the server": ("numalign.runtime.", "numalign.cache.pace"),
+        "columns": tuple(
+            f"numalign.cache.{name}"
+            for name in (
+                *("batch_", "plan", "layout", "columns", "column_", "feasibility", "change_log", "widths"),
+                *(
+                    "node_table",
+                    "cluster_nodes",
+                    "zone_sets",
+                    "label_column",
+                    "name_column",
+                    "preferred_hint",
+                    "distinct_rows",
+                    "health_table",
+                ),
+            )
+        ),
+    }
+)
+"""What a way uses and does not go through, by the beginnings of the names of modules."""
+
+BESIDE = frozenset(
+    {
+        *("numalign.runtime.loop_lag", "numalign.runtime.tls", "scorer.program", "webhook.program"),
+        *(
+            "numalign.scheduling.disbelief",
+            "numalign.scheduling.predictions",
+            "numalign.scheduling.pinned_pods",
+        ),
+    }
+)
+"""What programs do at regular intervals, whoever calls."""
+
+
+def way(name: str, starts: Iterable[Start]) -> Way:
+    """Return the way of a call whose functions started in this order."""
+    stations: dict[str, Station] = {}
+    used: dict[str, dict[str, None]] = {library: {} for library in LIBRARIES}
+    for start in starts:
+        if start.module in BESIDE:
+            continue
+        library = next((key for key, names in LIBRARIES.items() if start.module.startswith(names)), None)
+        if library:
+            used[library].setdefault(start.module.rpartition(".")[2])
+        elif start.module != start.calling_module:
+            station = stations.setdefault(start.module, Station(start.module, start.function))
+            caller = start.calling_module or "the event loop"
+            if caller not in station.entered_from:
+                station.entered_from.append(caller)
+    return Way(name, tuple(stations.values()), {key: [*names] for key, names in used.items() if names})
+
+
+# The calls.
+
+
+@dataclass(frozen=True, slots=True)
+class Tracer:
+    """Traces what a program does meanwhile."""
+
+    folder: Path
+
+    async def during(self, child: Child, call: Callable[[], Awaitable[object]]) -> list[Start]:
+        pid = child.process.pid
+        file = self.folder / f"{pid}.json"
+        file.unlink(missing_ok=True)
+        os.kill(pid, signal.SIGUSR1)
+        await call()
+        os.kill(pid, signal.SIGUSR2)
+        await until(file.exists)
+        return [Start(*each) for each in json.loads(file.read_text())]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where calls are traced: programs, and the API server of all."""
+
+    here: Site
+    api: FakeApi
+    tracer: Tracer
+
+    @property
+    def kubeconfig(self) -> str:
+        return str(self.api.kubeconfig(self.here.folder / "kubeconfig"))
+
+    def pod(self) -> Json:
+        """Return a pod of one container that requests alignment, as the API server has it."""
+        [made] = cluster.pods(1, "default")
+        made["metadata"]["annotations"][cluster.POLICY] = "single-numa-node"
+        return self.api.put(made)
+
+
+async def traced_review(stage: Stage) -> Way:
+    webhook = await stage.here.webhook("--kubeconfig", stage.kubeconfig)
+    body = review(stage.pod(), uid="705ab4f5-6393-11e8-b7cc-42010a800002", namespace="default")
+    return await _of_call(stage, webhook, "review", "/validate", body)
+
+
+async def traced_filter(stage: Stage) -> Way:
+    scorer = await stage.here.scorer("--kubeconfig", stage.kubeconfig)
+    return await _of_call(stage, scorer, "filter", "/filter", _filtering(stage))
+
+
+async def traced_bind(stage: Stage) -> Way:
+    scorer = await stage.here.scorer("--kubeconfig", stage.kubeconfig)
+    pod, door = stage.pod(), scorer.door
+    fitting = orjson.loads((await once(door, "POST", "/filter", _filtering(stage))).body)["NodeNames"]
+    metadata = pod["metadata"]
+    named = {"PodName": metadata["name"], "PodNamespace": "default", "PodUID": metadata["uid"]}
+    body = orjson.dumps({**named, "Node": fitting[0]})
+    call = partial(_called, door, "/bind", body)
+    return way("bind", await stage.tracer.during(scorer.child, call))
+
+
+async def traced_topology(stage: Stage) -> Way:
+    scorer = await stage.here.scorer("--kubeconfig", stage.kubeconfig)
+    [topology, *_] = (
+        each for each in stage.api.all("/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies")
+    )
+
+    async def change() -> None:
+        changed = deepcopy(topology)
+        for resource in changed["zones"][0]["resources"]:
+            resource["available"] = "0"
+        stage.api.put(changed)
+        await asyncio.sleep(SECONDS)
+
+    return way("topology update", await stage.tracer.during(scorer.child, change))
+
+
+async def traced_report(stage: Stage) -> Way:
+    node, folder, resources = bench_agent.NODE, stage.here.folder, FakePodResources()
+    socket, line = folder / "kubelet.sock", node.line()
+    machines.write(read_machine(line["machine"]), folder)
+    configured = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+    configuration = stage.here.file("kubelet.json", {**configured, **line["kubeletConfig"], "maxPods": 200})
+    resources.allocatable.cpu_ids.extend(bench_agent.FREE_CPUS)
+    async with resources.serving(socket):
+        kubelet = bench_agent.Kubelet(folder, stage.api, resources, most=8)
+        kubelet.put("Node", node.name, status={"nodeInfo": {"kubeletVersion": "v1.34.4"}})
+        child = await stage.here.children.start(
+            *(installed(AGENT), f"--node-name={node.name}", "--metrics-port=0"),
+            *(f"--podresources-socket={socket}", f"--kubelet-state={folder}"),
+            *(f"--sysfs={folder / 'sys'}", f"--kubelet-config={configuration}"),
+            f"--kubeconfig={stage.kubeconfig}",
+        )
+        await until(lambda: stage.api.get(bench_agent.TOPOLOGY))
+        kubelet.add(0)
+        await asyncio.sleep(SECONDS)
+
+        async def change() -> None:
+            kubelet.add(1)
+            await asyncio.sleep(SECONDS)
+
+        starts = await stage.tracer.during(child, change)
+        await child.end()
+    return way("agent's report", starts)
+
+
+def _filtering(stage: Stage) -> bytes:
+    names = [each["metadata"]["name"] for each in stage.api.all("/api/v1/nodes")]
+    return orjson.dumps({"Pod": stage.pod(), "Nodes": None, "NodeNames": names})
+
+
+async def _of_call(stage: Stage, running: Running, name: str, path: str, body: bytes) -> Way:
+    await _called(running.door, path, body)
+    call = partial(_called, running.door, path, body)
+    return way(name, await stage.tracer.during(running.child, call))
+
+
+async def _called(door: Door, path: str, body: bytes) -> None:
+    answer = await once(door, "POST", path, body)
+    if not answer.well:
+        raise SystemExit(f"{path}: {answer.status} {answer.body.decode()}")
+
+
+WAYS: Mapping[str, Callable[[Stage], Awaitable[Way]]] = MappingProxyType(
+    {
+        "review": traced_review,
+        "filter": traced_filter,
+        "bind": traced_bind,
+        "topology": traced_topology,
+        "report": traced_report,
+    }
+)
+
+
+_BEGINNING = f"""
+import os, pathlib
+from tools.bench import ways
+ways.listen(pathlib.Path(os.environ["{FOLDER}"]))
+"""
+"""What a program does before anything else, because its folder comes first on the path of modules."""
+
+
+@asynccontextmanager
+async def stage() -> AsyncIterator[Stage]:
+    """Provide a stage; programs that start on it trace themselves."""
+    with tempfile.TemporaryDirectory(prefix="numalign-ways-") as temporary:
+        folder = Path(temporary)
+        (folder / "sitecustomize.py").write_text(_BEGINNING)
+        os.environ |= {"PYTHONPATH": f"{folder}:{ROOT}", FOLDER: temporary}
+        async with programs.site(folder / "site") as here, FakeApi() as api:
+            for each in cluster.many(NODES):
+                api.put(each)
+            api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+            yield Stage(here, api, Tracer(folder))
+
+
+async def traced(name: str) -> Way:
+    """Return the way of this name, through programs that start for it."""
+    async with stage() as there:
+        return await WAYS[name](there)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.bench.ways", description=__doc__.strip().partition("\n")[0]
+    )
+    parser.add_argument("way", nargs="*", choices=[*WAYS, []], help="default: all")
+    parser.add_argument("--arrows", action="store_true", help="print each as one line of arrows")
+    chosen = parser.parse_args()
+    for name in chosen.way or [*WAYS]:
+        found = asyncio.run(traced(name))
+        lines = [f"{found.name}: {found.arrows()}"] if chosen.arrows else [*found.shown(), ""]
+        sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
