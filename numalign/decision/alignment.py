@@ -10,14 +10,15 @@ A best-effort intent guarantees nothing. An unmet best-effort intent is only an 
 what the kubelet's own rule gives on that node as it was.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from types import MappingProxyType
 
 from numalign.decision import pinning
-from numalign.decision.allowed_zones import fewest_zones
+from numalign.decision.own_zones import fewest_zones
 from numalign.decision.packing import fit_apart
 from numalign.decision.pinning import PartialAlignment
 from numalign.kubelet.admit import effective_demand
@@ -115,47 +116,47 @@ def alignment(
         return Alignment(Judgement.NOT_OBSERVED)
     demand = effective_demand(node, demand)
     asked = frozenset(name for name in demand.whole.requests if intent.concerns(name))
-    held = {
-        zones: bag for zones, amounts in observed.items() if zones and (bag := _concerned(amounts, asked))
-    }
+    concerned = (
+        (zones, {name: amount for name, amount in amounts.items() if amount and name in asked})
+        for zones, amounts in observed.items()
+    )
+    held = {zones: bag for zones, bag in concerned if zones and bag}
     zones = {zone for names in held for zone in names}
     if unknown & asked or not zones <= {zone.name for zone in node.zones}:
         return Alignment(Judgement.NOT_CLEAR)
     if not held:
         return Alignment(Judgement.HOLDS_NOTHING)
-    observed_amounts = _Observed(node.in_health(), demand, intent.policy, held)
+    seen = _Observed(node.in_health(), demand, intent.policy, held)
     # A single zone satisfies every policy.
-    judged = ALIGNED if len(zones) == 1 else _SCOPES[intent.scope or node.scope](observed_amounts)
-    if judged is not ALIGNED or node.single:
-        return judged
-    return replace(judged, partial=_partial(node, demand, intent, observed_amounts.names))
-
-
-def _partial(node: Node, demand: Demand, intent: Intent, held: Sequence[str]) -> PartialAlignment | None:
-    """Return what is not pinned of an aligned pod that holds these resources."""
-    of_pod = pinning.partial(demand, intent, node.scope)
-    if of_pod:
-        return replace(of_pod, applies_to=tuple(held))
+    if len(zones) > 1:
+        by_pod = (intent.scope or node.scope) is Scope.POD
+        judged = seen.judged(demand.whole) if by_pod else _by_container(seen)
+        if judged is not ALIGNED:
+            return judged
+    if node.single:
+        return ALIGNED
+    # Of an aligned pod, a part may still not be pinned.
+    if part := pinning.partial(demand, intent, node.scope):
+        return replace(ALIGNED, partial=replace(part, applies_to=seen.names))
     exclusive = tuple(filter(intent.concerns, demand.whole.exclusive))
-    if not exclusive or any(name in demand.whole.exclusive for name in held):
-        return None
-    return PartialAlignment(intent.policy, tuple(held), exclusive, "its node pins only devices")
+    if not exclusive or any(name in demand.whole.exclusive for name in seen.names):
+        return ALIGNED
+    part = PartialAlignment(intent.policy, seen.names, exclusive, "its node pins only devices")
+    return replace(ALIGNED, partial=part)
 
 
 def why(alignment: Alignment) -> str:
-    """Return why a pod is misaligned, not judged, or aligned in part, in at most 512 bytes.
-
-    Return an empty text for an aligned pod.
-    """
+    """Return why a pod is misaligned, not judged, or aligned in part, in at most 512 bytes; "" if aligned."""
     if alignment.partial:
         return _within(str(alignment.partial))
     if alignment.spread is None:
         return NOT_JUDGED.get(alignment.judgement, "")
     spread = alignment.spread
     subject = f'container "{cut(spread.container, _LONGEST_NAME)}"' if spread.container else "the pod"
-    places = [f"{_short(name)} in {_listed(zones)}" for name, zones in spread.places]
-    beyond = ["more"] if len(places) > _MOST_NAMED else []
-    holds = _and([*places[:_MOST_NAMED], *beyond])
+    holds = _first(
+        f"{cut(name, _LONGEST_NAME)} in {_first(cut(readable_zone(zone), _LONGEST_NAME) for zone in zones)}"
+        for name, zones in spread.places
+    )
     allowed = "one" if spread.most == 1 else str(spread.most)
     verdict = _VERDICTS[spread.policy].format(zones=len(spread.zones), most=allowed)
     return _within(f"{subject} holds {holds}: {verdict}")
@@ -185,15 +186,10 @@ class _Observed:
         """The resources that it holds."""
         return tuple(sorted({name for bag in self.held.values() for name in bag}))
 
-    def total(self, name: str) -> int:
-        """Return how much of a resource it holds."""
-        return sum(bag.get(name, 0) for bag in self.held.values())
-
     def allowed(self, step: Step) -> int | None:
         """Return the number of zones that the policy allows for a step; None if that is not known."""
-        return fewest_zones(
-            self.node, step, self.policy, [name for name in self.names if name in step.requests]
-        )
+        names = [name for name in self.names if name in step.requests]
+        return fewest_zones(self.node, step, self.policy, names)
 
     def judged(self, step: Step) -> Alignment:
         """Return the alignment of all that is held, if it belongs to this step."""
@@ -205,14 +201,13 @@ class _Observed:
 
     def spread(self, names: Iterable[str], container: str, most: int) -> Spread:
         """Return the zones of these resources."""
-        return Spread(container, tuple((name, self._zones_of(name)) for name in names), most, self.policy)
-
-    def _zones_of(self, name: str) -> tuple[str, ...]:
-        return tuple(sorted({zone for several, bag in self.held.items() if name in bag for zone in several}))
-
-
-def _as_one(observed: _Observed) -> Alignment:
-    return observed.judged(observed.demand.whole)
+        places = (
+            (name, {zone for several, bag in self.held.items() if name in bag for zone in several})
+            for name in names
+        )
+        return Spread(
+            container, tuple((name, tuple(sorted(zones))) for name, zones in places), most, self.policy
+        )
 
 
 def _by_container(observed: _Observed) -> Alignment:
@@ -220,68 +215,35 @@ def _by_container(observed: _Observed) -> Alignment:
 
     Only what the pod holds is known; which container has which part of it follows from the amounts.
     """
-    names = observed.names
+    names, held = observed.names, observed.held
     asking = [step for step in observed.demand.steps if any(name in step.requests for name in names)]
     if len(asking) == 1:
         return observed.judged(asking[0])
     # Finished init containers may still hold resources, unless the requests of the others are all there is.
     running = [step for step in asking if step.role is not Role.INIT]
-    if any(observed.total(name) != sum(step.requests.get(name, 0) for step in running) for name in names):
-        return Alignment(Judgement.NOT_CLEAR)
+    for name in names:
+        requested = sum(step.requests.get(name, 0) for step in running)
+        if sum(bag.get(name, 0) for bag in held.values()) != requested:
+            return Alignment(Judgement.NOT_CLEAR)
     if len(running) == 1:
         return observed.judged(running[0])
-    return _parted(observed, running)
-
-
-def _parted(observed: _Observed, steps: Sequence[Step]) -> Alignment:
-    """Return the alignment of several containers that hold exactly what they request together.
-
-    Each of them is in zones of its own.
-    """
-    allowed = [observed.allowed(step) for step in steps]
-    if None in allowed:
-        return Alignment(Judgement.NOT_CLEAR)
-    zones = {zone for several in observed.held for zone in several}
-    if all(len(zones) <= (most or 0) for most in allowed):
+    # They hold exactly what they request together, each of them in zones of its own.
+    zones = {zone for several in held for zone in several}
+    allowed = [observed.allowed(step) for step in running]
+    if None not in allowed and all(len(zones) <= (most or 0) for most in allowed):
         return ALIGNED
-    if set(allowed) == {1} and _each_in_one(observed, steps) is False:
-        return Alignment(Judgement.MISALIGNED, observed.spread(observed.names, WHOLE_POD, 1))
+    if set(allowed) == {1} and all(len(several) == 1 for several in held):
+        asked = [{name: step.requests[name] for name in names if name in step.requests} for step in running]
+        if fit_apart(held.values(), asked) is False:
+            return Alignment(Judgement.MISALIGNED, observed.spread(names, WHOLE_POD, 1))
     return Alignment(Judgement.NOT_CLEAR)
 
 
-def _each_in_one(observed: _Observed, steps: Sequence[Step]) -> bool | None:
-    """Return whether what is held can be divided so that each container has its part in one zone.
-
-    Return None if that takes too long to compute, or if a resource spans several zones.
-    """
-    if any(len(zones) != 1 for zones in observed.held):
-        return None
-    asked = [
-        {name: step.requests[name] for name in observed.names if name in step.requests} for step in steps
-    ]
-    return fit_apart(observed.held.values(), asked)
-
-
-_SCOPES: Mapping[Scope, Callable[[_Observed], Alignment]] = MappingProxyType(
-    {Scope.POD: _as_one, Scope.CONTAINER: _by_container}
-)
-
-
-def _concerned(amounts: Mapping[str, int], asked: Collection[str]) -> Mapping[str, int]:
-    return {name: amount for name, amount in amounts.items() if amount and name in asked}
-
-
-def _listed(zones: Sequence[str]) -> str:
-    beyond = ["more"] if len(zones) > _MOST_NAMED else []
-    return _and([*(_short(readable_zone(zone)) for zone in zones[:_MOST_NAMED]), *beyond])
-
-
-def _and(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
-
-
-def _short(name: str) -> str:
-    return cut(name, _LONGEST_NAME)
+def _first(words: Iterable[str]) -> str:
+    """Return the first of these words as a list in a sentence, and `more` if there are others."""
+    shown = [*islice(words, _MOST_NAMED + 1)]
+    shown[_MOST_NAMED:] = ["more"] if len(shown) > _MOST_NAMED else []
+    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
 
 
 def _within(text: str) -> str:

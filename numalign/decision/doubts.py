@@ -77,37 +77,16 @@ def _alignable(demand: Demand) -> bool:
     return demand.alignable or demand.pod_level is not None
 
 
-def _cores(node: Node, demand: Demand) -> bool:
-    broken = any(zone.free.get(CPU) != zone.capacity.get(CPU) for zone in node.zones)
-    return broken and _whole_cores(node, demand)
-
-
 def uncertain(node: Node, demand: Demand) -> bool:
     """Return whether it is uncertain which zones have something that the steps request or name."""
     names = (name for step in demand.steps for name in (*step.requests, *step.devices))
     return not node.uncertain.isdisjoint(names)
 
 
-def _distances(node: Node, _demand: Demand) -> bool:
-    wanted = TopologyOption.PREFER_CLOSEST in node.options.topology
-    return wanted and any(len(zone.costs) < len(node.zones) for zone in node.zones)
-
-
 def _groups(node: Node, demand: Demand) -> bool:
     manages = node.memory_manager is MemoryManager.STATIC and len(node.zones) > 1 and _counted(node)
     listed = any(zone.assignments for zone in node.zones)
     return manages and not listed and Kind.MEMORY in demand.kinds and _used(node, MEMORY)
-
-
-def _merged(node: Node, demand: Demand) -> bool:
-    """Return whether a container can get zones that it does not prefer, by the score of several resources."""
-    scored = ties(node) is not None and node.policy is Policy.BEST_EFFORT
-    return scored and any(len({*step.requests, *step.devices}) > 1 for step in demand.steps)
-
-
-def _pod_level(node: Node, demand: Demand) -> bool:
-    minor = node.options.minor
-    return demand.pod_level is not None and minor is not None and minor < LEAVES_POD_LEVEL_ALONE
 
 
 _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
@@ -134,14 +113,22 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
             "the number of threads per core is uncertain, and only whole cores are allocated",
         ),
         Doubt.CORES: _Row(
-            _cores, "which CPUs are reserved or free is unknown; some cores may be partly allocated"
+            lambda node, demand: (
+                any(zone.free.get(CPU) != zone.capacity.get(CPU) for zone in node.zones)
+                and _whole_cores(node, demand)
+            ),
+            "which CPUs are reserved or free is unknown; some cores may be partly allocated",
         ),
         Doubt.SOCKETS: _Row(
             lambda node, demand: CpuOption.ALIGN_BY_SOCKET in node.options.cpu and _cpus(node, demand),
             "which NUMA zones share a socket is unknown; it is derived from their distances",
         ),
         Doubt.DISTANCES: _Row(
-            _distances, "the distances between NUMA zones are unknown, and the kubelet prefers the closest"
+            lambda node, _: (
+                TopologyOption.PREFER_CLOSEST in node.options.topology
+                and any(len(zone.costs) < len(node.zones) for zone in node.zones)
+            ),
+            "the distances between NUMA zones are unknown, and the kubelet prefers the closest",
         ),
         # A named device is in question even if none is requested.
         Doubt.DEVICES: _Row(
@@ -159,7 +146,11 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
             "CPUs that finished init containers still hold look free in the topology",
         ),
         Doubt.POD_LEVEL: _Row(
-            _pod_level,
+            lambda node, demand: (
+                demand.pod_level is not None
+                and node.options.minor is not None
+                and node.options.minor < LEAVES_POD_LEVEL_ALONE
+            ),
             "a kubelet without the feature gate PodLevelResources (before 1.34) considers containers only",
         ),
         Doubt.UNKNOWN_OPTION: _Row(
@@ -171,8 +162,13 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
             "the kubelet chooses NUMA zones by an option of KEP-6007, which no release has; it may work"
             " differently",
         ),
+        # A container can get zones that it does not prefer, by the score of several resources.
         Doubt.SCORES: _Row(
-            _merged,
+            lambda node, demand: (
+                ties(node) is not None
+                and node.policy is Policy.BEST_EFFORT
+                and any(len({*step.requests, *step.devices}) > 1 for step in demand.steps)
+            ),
             "which NUMA zones best-effort takes if the resources prefer different ones can be chance, with"
             " scores",
         ),

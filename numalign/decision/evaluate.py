@@ -6,15 +6,12 @@ the pod's intent. Whether a refusal is permanent is shown by what every state of
 (`feasible`). There is no second rule anywhere.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from types import MappingProxyType
-from typing import NamedTuple
 
-from numalign.decision.allowed_zones import fewest_zones
 from numalign.decision.doubts import doubts
 from numalign.decision.feasible import feasible
-from numalign.decision.own_zones import Zones, held_by_another, occupied_by_others
+from numalign.decision.own_zones import Zones, fewest_zones, held_by_another, occupied_by_others
 from numalign.decision.pinning import why_unpinned
 from numalign.decision.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
 from numalign.kubelet import admit as kubelet
@@ -23,7 +20,7 @@ from numalign.kubelet.admit import PodAdmitResult, min_widths
 from numalign.model.demand import Demand, Step
 from numalign.model.intent import Intent, Match, Policy, Scope
 from numalign.model.node import Node
-from numalign.model.placement import Grant, Placement
+from numalign.model.placement import Placement
 from numalign.model.pod import Role
 from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, ZoneId, kind
 from numalign.model.steps import Steps, finished
@@ -75,37 +72,32 @@ def refusal_of(node: Node, demand: Demand, admission: PodAdmitResult) -> Refusal
     if refused is None:
         return None
     if refused.reason is RejectionReason.NOT_ANSWERED:
-        step, cause = refused.step, Cause.NOT_ANSWERED
-        return Refusal(Refuser.NOBODY, refused.reason, cause, node.policy, step.container, step.role)
+        at = node.policy, refused.step.container, refused.step.role
+        return Refusal(Refuser.NOBODY, refused.reason, Cause.NOT_ANSWERED, *at)
     # What earlier containers of the pod already hold is not free for this one.
     at_refusal = kubelet.after_admission(node, admission)
-    why = _WHY[refused.reason](at_refusal, refused)
+    cause, needs, detail = _why(at_refusal, refused)
     refusal = Refusal(
         Refuser.KUBELET,
         refused.reason,
-        why.cause,
+        cause,
         node.policy,
         refused.step.container,
         refused.step.role,
-        why.needs,
+        needs,
         shortages=tuple(_shortages(at_refusal, refused.step)),
-        detail=why.detail,
-        beside=why.needs != _WHY[refused.reason](node, refused).needs,
+        detail=detail,
+        beside=needs != _why(node, refused)[1],
     )
     return _reusing(node, demand, refusal, kubelet.reusable_zones(node, admission))
 
 
 def _judging(node: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
-    refusal = _too_large(node, demand) or by_kind(node, demand, intent)
-    placement = Placement()
+    refusal, placement = _too_large(node, demand) or by_kind(node, demand, intent), Placement()
     if not refusal:
         admission = yield from kubelet.admitting(node, demand)
         placement = admission.placement
-        refusal = (
-            refusal_of(node, demand, admission)
-            or _by_intent(node, demand, intent, placement)
-            or _by_neighbours(node, demand, intent, placement)
-        )
+        refusal = refusal_of(node, demand, admission) or _by_placement(node, demand, intent, placement)
     return Verdict(
         refusal, permanent=False, placement=placement, known=node.known, doubts=doubts(node, demand)
     )
@@ -135,10 +127,7 @@ def _total(node: Node, name: str) -> int | None:
 
 
 def most_of(node: Node, name: str) -> int | None:
-    """Return the most that a pod can request of the node as a whole, in the unit of the name.
-
-    Return None if it is not known.
-    """
+    """Return the most that a pod can request of the node as a whole, in its unit; None if not known."""
     has = _total(node, name)
     # CPUs are reserved whole, so a node may have almost one more than its zones list.
     return has + MILLI - 1 if has is not None and name == CPU and node.totals is None else has
@@ -146,37 +135,21 @@ def most_of(node: Node, name: str) -> int | None:
 
 def by_kind(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
     """Return the refusal for the node's policy or for what its kubelet does not align, whatever it has."""
-    return _other_policy(node, intent) or unaligned(node, demand, intent)
-
-
-def _other_policy(node: Node, intent: Intent) -> Refusal | None:
-    if intent.match is not Match.EQUAL or intent.policy in (Policy.NONE, node.policy):
-        return None
-    return replace(_unsatisfied(intent, Cause.OTHER_POLICY), detail=node.policy)
+    if intent.match is Match.EQUAL and intent.policy not in (Policy.NONE, node.policy):
+        return replace(_unsatisfied(intent, Cause.OTHER_POLICY), detail=node.policy)
+    return unaligned(node, demand, intent)
 
 
 def unaligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
-    """Return the refusal of a binding intent for what is not pinned or aligned here.
-
-    Return None on a node with one zone.
-    """
+    """Return the refusal of a binding intent for what is not pinned or aligned; None on a single zone."""
     if not intent.binding or node.single:
         return None
-    return _not_exclusive(demand, intent) or _not_aligned(node, demand, intent)
-
-
-def _not_exclusive(demand: Demand, intent: Intent) -> Refusal | None:
-    """Return the refusal for resources named in the intent that no kubelet would pin for this pod."""
+    # No kubelet would pin these resources for this pod, and the intent names them.
     for step in demand.steps:
-        named = [name for name in step.loose if intent.names(name)]
-        if named:
+        if named := [name for name in step.loose if intent.names(name)]:
             needs = tuple(Need(name, 0, 0, 0) for name in named)
             refusal = _unsatisfied(intent, Cause.NOT_EXCLUSIVE, step)
             return replace(refusal, needs=needs, detail=why_unpinned(demand, step))
-    return None
-
-
-def _not_aligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
     steps = {name: step for step in demand.steps for name in step.requests if intent.concerns(name)}
     missed = [name for name in steps if not node.aligns(name) and name not in node.uncertain]
     broken = len(missed) == len(steps) or any(intent.names(name) for name in missed)
@@ -189,59 +162,40 @@ def _not_aligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
     return None
 
 
-class _Why(NamedTuple):
-    """The cause of a kubelet's refusal, and what it would have needed."""
-
-    cause: Cause
-    needs: tuple[Need, ...]
-    detail: str = ""
-
-
-def _not_alignable(node: Node, refused: Rejection) -> _Why:
-    if refused.resources:
-        return _nothing_to_share(node, refused)
-    needs = _needs(node, refused.step, node.policy)
-    if unplaced := kubelet.without_zones(node, refused.step.devices):
-        return _Why(Cause.NO_SUCH_ZONE, tuple(need for need in needs if need.resource in unplaced))
-    return _Why(_cause(node, needs), needs)
-
-
-def _not_allocatable(node: Node, refused: Rejection) -> _Why:
-    requests, every = refused.step.requests, len(node.zones)
+def _why(node: Node, refused: Rejection) -> tuple[Cause, tuple[Need, ...], str]:
+    """Return the cause of a kubelet's refusal, what it would have needed, and the size of a split core."""
+    step, every = refused.step, len(node.zones)
+    if refused.reason is RejectionReason.SMT_ALIGNMENT:
+        threads, free = kubelet.whole_cores(node)
+        broken = str(threads) if step.cpu // MILLI % threads else ""
+        return Cause.NOT_WHOLE_CORES, (Need(CPU, step.cpu, every, free),), broken
     # A container can name a device without requesting any, and still be refused.
-    needs = (Need(name, requests.get(name, 0), every, _most(node, name, every)) for name in refused.resources)
-    return _Why(Cause.NOT_ALLOCATED, tuple(needs))
+    listed = tuple(
+        Need(name, step.requests.get(name, 0), every, _most(node, name, every)) for name in refused.resources
+    )
+    if refused.reason is RejectionReason.UNEXPECTED_ADMISSION:
+        return Cause.NOT_ALLOCATED, listed, ""
+    if refused.reason is RejectionReason.EMPTY_SHARED_POOL or refused.resources:
+        return Cause.NOTHING_TO_SHARE, listed, ""
+    needs = _needs(node, step, node.policy)
+    if unplaced := kubelet.without_zones(node, step.devices):
+        return Cause.NO_SUCH_ZONE, tuple(need for need in needs if need.resource in unplaced), ""
+    return _cause(node, needs), needs, ""
 
 
-def _not_whole_cores(node: Node, refused: Rejection) -> _Why:
-    threads, free = kubelet.whole_cores(node)
-    broken = refused.step.cpu // MILLI % threads
-    needs = (Need(CPU, refused.step.cpu, len(node.zones), free),)
-    return _Why(Cause.NOT_WHOLE_CORES, needs, str(threads) if broken else "")
-
-
-def _nothing_to_share(node: Node, refused: Rejection) -> _Why:
-    return _Why(Cause.NOTHING_TO_SHARE, _not_allocatable(node, refused).needs)
-
-
-_WHY: Mapping[RejectionReason, Callable[[Node, Rejection], _Why]] = MappingProxyType(
-    {
-        RejectionReason.TOPOLOGY_AFFINITY: _not_alignable,
-        RejectionReason.UNEXPECTED_ADMISSION: _not_allocatable,
-        RejectionReason.SMT_ALIGNMENT: _not_whole_cores,
-        RejectionReason.EMPTY_SHARED_POOL: _nothing_to_share,
-    }
-)
-
-
-def _by_intent(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
-    """Return the refusal of the first container, or the pod, in more zones than its policy allows."""
+def _by_placement(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
+    """Return the refusal of a pod that the kubelet admits, by its own intent or that of pods in its zones."""
+    # The first container, or the pod, in more zones than its policy allows.
     for step, needs in too_wide(node, demand, intent, placement):
         refusal = _unsatisfied(intent, _cause(node, needs), step)
         refusal = replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
         served = zip(demand.steps, placement.grants, strict=True)
         reused = (grant.zones_of([CPU]) for each, grant in served if each.role is Role.INIT)
         return _reusing(node, demand, refusal, frozenset[ZoneId]().union(*reused))
+    for cause, taken in ((Cause.NOT_SHARED, held_by_another), (Cause.NOT_ALONE, occupied_by_others)):
+        if zones := taken(node, demand, intent, placement):
+            names = tuple(zone.name for zone in node.zones if zone.id in zones)
+            return replace(_unsatisfied(intent, cause), zones=names)
     return None
 
 
@@ -263,36 +217,16 @@ def too_wide(
     """Yield the parts of an admitted pod in more zones than its binding policy allows, with their needs."""
     if not intent.binding:
         return
-    for step, grants in _units(intent.scope or node.scope, demand, placement):
+    units = [(step, (grant,)) for step, grant in zip(demand.steps, placement.grants, strict=True)]
+    if (intent.scope or node.scope) is Scope.POD:
+        units = [(demand.whole, placement.grants)]
+    for step, grants in units:
         names = [name for name in step.requests if intent.concerns(name) and node.aligns(name)]
         zones = frozenset[int]().union(*(grant.zones_of(names) for grant in grants))
         # A single zone satisfies every policy.
         if len(zones) > 1 and len(zones) > (fewest_zones(node, step, intent.policy, names) or 1):
             needs = _needs(node, step, intent.policy)
             yield step, tuple(need for need in needs if need.resource in names)
-
-
-def _by_neighbours(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
-    """Return the refusal because of other pods in the pod's zones; None if there are none."""
-    for cause, taken in _TAKEN.items():
-        if zones := taken(node, demand, intent, placement):
-            names = tuple(zone.name for zone in node.zones if zone.id in zones)
-            return replace(_unsatisfied(intent, cause), zones=names)
-    return None
-
-
-_TAKEN: Mapping[Cause, Callable[[Node, Demand, Intent, Placement], Zones]] = MappingProxyType(
-    {Cause.NOT_SHARED: held_by_another, Cause.NOT_ALONE: occupied_by_others}
-)
-
-
-def _units(scope: Scope, demand: Demand, placement: Placement) -> Iterator[tuple[Step, tuple[Grant, ...]]]:
-    """Yield what has to be aligned together: each container by itself, or all of them."""
-    grants = placement.grants
-    if scope is Scope.POD:
-        yield demand.whole, grants
-    else:
-        yield from ((step, (grant,)) for step, grant in zip(demand.steps, grants, strict=True))
 
 
 def _needs(node: Node, step: Step, policy: Policy) -> tuple[Need, ...]:

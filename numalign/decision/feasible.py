@@ -11,7 +11,7 @@ something is in use. The reverse is not guaranteed: a pod that passes may still 
 
 from collections.abc import Iterable, Mapping
 
-from numalign.decision.allowed_zones import fewest_zones
+from numalign.decision.own_zones import fewest_zones
 from numalign.decision.packing import fit_apart
 from numalign.decision.verdict import Cause, Refusal, Refuser
 from numalign.kubelet import admit as kubelet
@@ -35,7 +35,10 @@ def feasible(node: Node, demand: Demand, intent: Intent, refusal: Refusal) -> St
 
     `demand` is as the node's managers read it.
     """
-    if refusal.refuser is Refuser.NODE or refusal.cause in _IN_EVERY_STATE or _breaks_cores(refusal):
+    # The node would have to split a core, or has too few, however many are free.
+    short = refusal.detail or any(need.most < need.asked for need in refusal.needs)
+    breaks_cores = refusal.cause is Cause.NOT_WHOLE_CORES and short
+    if refusal.refuser is Refuser.NODE or refusal.cause in _IN_EVERY_STATE or breaks_cores:
         return False
     # Running containers hold their resources at the same time.
     for step in (*demand.steps, demand.whole):
@@ -45,17 +48,23 @@ def feasible(node: Node, demand: Demand, intent: Intent, refusal: Refusal) -> St
     strict = node.policy.at_least(Policy.RESTRICTED)
     if strict and not (yield from kubelet.preferring(node, demand)):
         return False
-    for unit in _units(node, demand, intent):
-        if not _allows(node, unit, intent):
+    by_pod = (intent.scope or node.scope) is Scope.POD
+    for unit in ((demand.whole,) if by_pod else demand.steps) if intent.binding else ():
+        names = _concerned(node, unit, intent)
+        if not _has(node, unit, fewest_zones(node, unit, intent.policy, names) or 1, names):
             return False
         yield
     return (yield from _apart(node, demand, intent))
 
 
-def _breaks_cores(refusal: Refusal) -> bool:
-    """Return whether the node would have to split a core, however many are free."""
-    short = any(need.most < need.asked for need in refusal.needs)
-    return refusal.cause is Cause.NOT_WHOLE_CORES and bool(refusal.detail or short)
+def _apart(node: Node, demand: Demand, intent: Intent) -> Steps[bool]:
+    """Return whether running containers that have to be in one zone each have room beside each other."""
+    requests = list[Mapping[str, int]]()
+    for step in demand.steps:
+        if step.role is not Role.INIT:
+            requests.append({name: step.requests[name] for name in _in_one_zone(node, step, intent)})
+            yield
+    return fit_apart(kubelet.obtainable(node), filter(None, requests)) is not False
 
 
 def _has(node: Node, step: Step, zones: int, names: Iterable[str]) -> bool:
@@ -70,30 +79,8 @@ def _has(node: Node, step: Step, zones: int, names: Iterable[str]) -> bool:
     return fewest is not None and fewest <= zones
 
 
-def _units(node: Node, demand: Demand, intent: Intent) -> tuple[Step, ...]:
-    if not intent.binding:
-        return ()
-    return (demand.whole,) if (intent.scope or node.scope) is Scope.POD else demand.steps
-
-
-def _allows(node: Node, unit: Step, intent: Intent) -> bool:
-    """Return whether as many zones as the intent allows have what it concerns of a container or the pod."""
-    names = _concerned(node, unit, intent)
-    return _has(node, unit, fewest_zones(node, unit, intent.policy, names) or 1, names)
-
-
 def _concerned(node: Node, step: Step, intent: Intent) -> list[str]:
     return [name for name in step.requests if intent.concerns(name) and node.aligns(name)]
-
-
-def _apart(node: Node, demand: Demand, intent: Intent) -> Steps[bool]:
-    """Return whether running containers that have to be in one zone each have room beside each other."""
-    requests = list[Mapping[str, int]]()
-    for step in demand.steps:
-        if step.role is not Role.INIT:
-            requests.append({name: step.requests[name] for name in _in_one_zone(node, step, intent)})
-            yield
-    return fit_apart(kubelet.obtainable(node), filter(None, requests)) is not False
 
 
 def _in_one_zone(node: Node, step: Step, intent: Intent) -> frozenset[str]:
@@ -104,14 +91,10 @@ def _in_one_zone(node: Node, step: Step, intent: Intent) -> frozenset[str]:
         if (fewest_zones(node, step, intent.policy, concerned) or 1) == 1:
             names = names.union(concerned)
     if node.policy.at_least(Policy.RESTRICTED) and node.scope is Scope.CONTAINER:
-        names |= _in_one_zone_of_kubelet(node, step)
+        widths = kubelet.min_widths(node, step)
+        if CpuOption.ALIGN_BY_SOCKET in node.options.cpu:
+            # The CPUs may come from any zone of the socket.
+            widths.pop(CPU, None)
+        if node.policy is Policy.SINGLE_NUMA_NODE or max(widths.values(), default=1) == 1:
+            names = names.union(name for name in widths if name in step.requests)
     return frozenset(name for name in names if kubelet.in_single_zones(node, name))
-
-
-def _in_one_zone_of_kubelet(node: Node, step: Step) -> frozenset[str]:
-    widths = kubelet.min_widths(node, step)
-    if CpuOption.ALIGN_BY_SOCKET in node.options.cpu:
-        # The CPUs may come from any zone of the socket.
-        widths.pop(CPU, None)
-    one = node.policy is Policy.SINGLE_NUMA_NODE or max(widths.values(), default=1) == 1
-    return frozenset(name for name in widths if name in step.requests) if one else frozenset()

@@ -1,5 +1,5 @@
 """
-The zones of a pod's own, and whether it may have them exclusively.
+How many zones a pod may use, which ones are its own, and whether it may have them exclusively.
 
 A pod's own zones are those in which it holds resources that its intent concerns. An exclusive pod shares them
 with no other pod that has an intent; pods without one are not restricted, so they may use any zone.
@@ -11,9 +11,10 @@ If the zones of an exclusive pod are not certain, it has to be alone in all poss
 refused only for their predicted zones.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from numalign.model.demand import Demand
+from numalign.kubelet.admit import min_widths
+from numalign.model.demand import Demand, Step
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
 from numalign.model.placement import Placement, ZoneSet
@@ -22,6 +23,17 @@ from numalign.model.resources import Resources, ZoneId
 Zones = frozenset[ZoneId]
 
 NO_ZONES: Zones = frozenset()
+
+
+def fewest_zones(node: Node, step: Step, policy: Policy, names: Iterable[str]) -> int | None:
+    """Return the number of zones that a policy allows for these resources of a step; None if not known.
+
+    For all policies but `single-numa-node` that is the fewest that could hold one of them by hardware.
+    """
+    if policy is Policy.SINGLE_NUMA_NODE:
+        return 1
+    widths = min_widths(node, step)
+    return min((widths[name] for name in names if name in widths), default=None)
 
 
 def own_zones(node: Node, demand: Demand, intent: Intent, held: Mapping[ZoneSet, Resources]) -> Zones:

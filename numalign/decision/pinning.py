@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from numalign.model.demand import Demand, Step, shared_by
 from numalign.model.errors import cut
 from numalign.model.intent import RESOURCES, Intent, Policy, Scope
-from numalign.model.pod import QosGap, Role
+from numalign.model.pod import Role
 from numalign.model.resources import CPU, MILLI, Kind, kind, render
 
 _LONGEST_NAME = 40
@@ -45,8 +45,9 @@ class PartialAlignment:
     def __str__(self) -> str:
         shared = {*self.applies_to} & {*self.unpinned}
         applies_to = _list([f"part of {name}" if name in shared else name for name in self.applies_to])
+        because = f", because {self.cause}" if self.cause else ""
         rest = [f"the rest of {name}" if name in shared else name for name in self.unpinned]
-        return f"{self.policy} applies to {applies_to} only: {_not_pinned(rest)}{self._because}"
+        return f"{self.policy} applies to {applies_to} only: {_not_pinned(rest)}{because}"
 
     @property
     def refusal(self) -> str:
@@ -55,10 +56,6 @@ class PartialAlignment:
             f"{self}. Set equal requests and limits and whole CPUs in every container,"
             f" or list in {RESOURCES} only what is to be aligned."
         )
-
-    @property
-    def _because(self) -> str:
-        return f", because {self.cause}" if self.cause else ""
 
 
 def partial(demand: Demand, intent: Intent, scope: Scope = Scope.POD) -> PartialAlignment | None:
@@ -97,8 +94,14 @@ def no_effect(demand: Demand, intent: Intent) -> str:
 
 def why_unpinned(demand: Demand, refused: Step | None = None) -> str:
     """Return what keeps CPUs or memory from being pinned: the first container, or the `refused` one."""
-    if demand.gap:
-        return f"{_of_gap(demand.gap)} (the pod is {demand.qos})"
+    if gap := demand.gap:
+        subject = _subject(gap.role, gap.container)
+        if not gap.limit:
+            return f"{subject} sets no {gap.resource} limit (the pod is {demand.qos})"
+        request, limit = (render(gap.resource, amount) for amount in (gap.request, gap.limit))
+        return (
+            f"{subject} requests {request} {gap.resource}, and its limit is {limit} (the pod is {demand.qos})"
+        )
     level = demand.pod_level
     if level and demand.steps is not level.steps:
         return (
@@ -111,14 +114,6 @@ def why_unpinned(demand: Demand, refused: Step | None = None) -> str:
         amount = render(CPU, step.loose[CPU])
         return f"{_subject(step.role, step.container)} requests {amount} cpu, which is not a whole number"
     return f"{_subject(step.role, step.container)} does not set equal requests and limits"
-
-
-def _of_gap(gap: QosGap) -> str:
-    subject = _subject(gap.role, gap.container)
-    if not gap.limit:
-        return f"{subject} sets no {gap.resource} limit"
-    request, limit = (render(gap.resource, amount) for amount in (gap.request, gap.limit))
-    return f"{subject} requests {request} {gap.resource}, and its limit is {limit}"
 
 
 def _subject(role: Role, container: str) -> str:

@@ -72,9 +72,7 @@ def scores(
 ) -> tuple[int, ...]:
     """Return the scores by each of these strategies, as `score` does."""
     units = scored_units(node, demand, placement)
-    if not units:
-        return (HIGHEST,) * len(strategies)
-    return tuple(_STRATEGIES[strategy](node, units, weights) for strategy in strategies)
+    return tuple(_of_units(strategy, node, units, weights) if units else HIGHEST for strategy in strategies)
 
 
 def aligned(node: Node, demand: Demand, placement: Placement, intent: Intent = NO_INTENT) -> bool:
@@ -87,19 +85,12 @@ def aligned(node: Node, demand: Demand, placement: Placement, intent: Intent = N
     if uncertain(node, effective_demand(node, demand)):
         return False
     if intent.policy is Policy.NONE:
-        return _ALIGNED_BY[node.policy](node, placement)
-    return intent.binding or keeps(node, demand, replace(intent, policy=Policy.RESTRICTED), placement)
-
-
-_ALIGNED_BY: Mapping[Policy, Callable[[Node, Placement], bool]] = MappingProxyType(
-    {
         # A random placement is not alignment, unless there is only one zone.
-        Policy.NONE: lambda node, placement: node.single or not placement.zones,
-        Policy.BEST_EFFORT: lambda _, placement: all(grant.preferred for grant in placement.grants),
-        Policy.RESTRICTED: lambda *_: True,
-        Policy.SINGLE_NUMA_NODE: lambda *_: True,
-    }
-)
+        if node.policy is Policy.NONE:
+            return node.single or not placement.zones
+        best_effort = node.policy is Policy.BEST_EFFORT
+        return not best_effort or all(grant.preferred for grant in placement.grants)
+    return intent.binding or keeps(node, demand, replace(intent, policy=Policy.RESTRICTED), placement)
 
 
 class ScoredUnit(NamedTuple):
@@ -111,19 +102,17 @@ class ScoredUnit(NamedTuple):
 
 def scored_units(node: Node, demand: Demand, placement: Placement) -> list[ScoredUnit]:
     """Return the units of an admitted pod that have zones; none if the node aligns nothing of it."""
-    return [unit for unit in _units(node, effective_demand(node, demand), placement) if unit.zones]
-
-
-def _units(node: Node, demand: Demand, placement: Placement) -> list[ScoredUnit]:
+    demand = effective_demand(node, demand)
     listed = frozenset(name for zone in node.zones for name in zone.allocatable)
     if placement.whole:
-        return [_unit(demand.whole, placement.whole, listed)]
-    units = [_unit(step, grant, listed) for step, grant in zip(demand.steps, placement.grants, strict=True)]
-    if node.scope is Scope.CONTAINER:
-        return units
-    return [
-        ScoredUnit(_pinned(demand.whole, listed), frozenset[ZoneId]().union(*(unit.zones for unit in units)))
-    ]
+        units = [_unit(demand.whole, placement.whole, listed)]
+    else:
+        served = zip(demand.steps, placement.grants, strict=True)
+        units = [_unit(step, grant, listed) for step, grant in served]
+        if node.scope is not Scope.CONTAINER:
+            zones = frozenset[ZoneId]().union(*(unit.zones for unit in units))
+            units = [ScoredUnit(_pinned(demand.whole, listed), zones)]
+    return [unit for unit in units if unit.zones]
 
 
 def _unit(step: Step, grant: Grant, listed: frozenset[str]) -> ScoredUnit:
@@ -135,10 +124,15 @@ def _pinned(step: Step, listed: frozenset[str]) -> Mapping[str, int]:
     return {name: request for name, request in step.requests.items() if name in listed}
 
 
-def _least_numa_nodes(node: Node, units: list[ScoredUnit], _weights: Weights) -> int:
-    """Return a higher score for fewer zones, and for zones that are closest to each other."""
-    step, most = HIGHEST // node.max_zones, max(len(unit.zones) for unit in units)
-    return max(0, HIGHEST - most * step + (step // 2 if closest(node, units) else 0))
+def _of_units(strategy: Strategy, node: Node, units: list[ScoredUnit], weights: Weights) -> int:
+    if strategy is Strategy.LEAST_NUMA_NODES:
+        # Higher for fewer zones, and for zones that are closest to each other.
+        step, most = HIGHEST // node.max_zones, max(len(unit.zones) for unit in units)
+        return max(0, HIGHEST - most * step + (step // 2 if closest(node, units) else 0))
+    # A pod may have zones by one of its containers, and as a whole request nothing that zones allocate.
+    scored = [listed for unit in units if (listed := amounts(node, unit))]
+    total = sum(OF_AMOUNTS[strategy](listed, weights) for listed in scored)
+    return total // len(scored) if scored else HIGHEST
 
 
 def closest(node: Node, units: Iterable[ScoredUnit]) -> bool:
@@ -184,21 +178,6 @@ def _least_distance(costs: CostTable, count: int) -> int:
         nearest = sorted(sum(sorted(row.values())[:count]) for row in table.values())
         return sum(nearest[:count])
     return min(_distance(table, zones) for zones in combinations(table, count))
-
-
-def _mean_over_units(
-    of_amounts: Callable[[list[Amount], Weights], int],
-) -> Callable[[Node, list[ScoredUnit], Weights], int]:
-    """Return a score of a node from a score of amounts: the mean over all units, truncated.
-
-    A pod may have zones by one of its containers, and as a whole request nothing that zones allocate.
-    """
-
-    def mean(node: Node, units: list[ScoredUnit], weights: Weights) -> int:
-        scored = [listed for unit in units if (listed := amounts(node, unit))]
-        return sum(of_amounts(listed, weights) for listed in scored) // len(scored) if scored else HIGHEST
-
-    return mean
 
 
 def amounts(node: Node, unit: ScoredUnit) -> list[Amount]:
@@ -256,10 +235,3 @@ OF_AMOUNTS: Mapping[Strategy, Callable[[list[Amount], Weights], int]] = MappingP
     }
 )
 """The score of one unit's amounts, 0 to 100, by the strategies that use only amounts."""
-
-_STRATEGIES: Mapping[Strategy, Callable[[Node, list[ScoredUnit], Weights], int]] = MappingProxyType(
-    {
-        Strategy.LEAST_NUMA_NODES: _least_numa_nodes,
-        **{strategy: _mean_over_units(of_amounts) for strategy, of_amounts in OF_AMOUNTS.items()},
-    }
-)

@@ -11,13 +11,12 @@ A toleration without a key tolerates everything, as DaemonSets have it, and says
 a key without a value means only what all taints of that key demand.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
 
 from numalign.model.constraints import Tolerating, Toleration
-from numalign.model.demand import Demand, Step
+from numalign.model.demand import Demand
 from numalign.model.errors import cut
 from numalign.model.intent import POLICY, RESOURCES, Intent, Policy
 from numalign.model.pod import Role
@@ -46,13 +45,6 @@ class TaintContradiction:
         return f"{self.warning}. {change}, or remove the toleration."
 
 
-class _Demanded(NamedTuple):
-    """What a pod lacks, None if nothing, and what to change then."""
-
-    lacks: Callable[[Demand, Intent], str | None]
-    change: str
-
-
 def contradictions(
     demand: Demand, intent: Intent, tolerations: Iterable[Toleration]
 ) -> tuple[TaintContradiction, ...]:
@@ -64,9 +56,9 @@ def contradictions(
         return ()
     named = frozenset[_Taint]().union(*map(_named, tolerations))
     return tuple(
-        TaintContradiction("=".join(taint), lacks, demanded.change)
-        for taint, demanded in _DEMANDED.items()
-        if taint in named and (lacks := demanded.lacks(demand, intent))
+        TaintContradiction("=".join(taint), lacks, change)
+        for taint, change in _CHANGES.items()
+        if taint in named and (lacks := _lacking(taint, demand, intent))
     )
 
 
@@ -76,7 +68,7 @@ _Taint = tuple[str, str]
 
 def _named(toleration: Toleration) -> frozenset[_Taint]:
     """Return the taints that a toleration certainly means."""
-    of_key = [taint for taint in _DEMANDED if taint[0] == toleration.key]
+    of_key = [taint for taint in _CHANGES if taint[0] == toleration.key]
     if toleration.operator is Tolerating.EQUAL:
         return frozenset(taint for taint in of_key if taint[1] == toleration.value)
     # A toleration of all values may use the node with the least demands.
@@ -84,52 +76,48 @@ def _named(toleration: Toleration) -> frozenset[_Taint]:
     return frozenset(of_key if least else ())
 
 
-def _shares_cpus(demand: Demand, _intent: Intent) -> str | None:
-    """Return a long-running container without exclusive CPUs; init containers end."""
-    sharing = next((step for step in demand.steps if step.role is not Role.INIT and not step.cpu), None)
-    return f"{_subject(sharing)} gets no exclusive CPUs" if sharing else None
-
-
-def _is_loose(resource: str, intent: Intent) -> str | None:
+def _lacking(taint: _Taint, demand: Demand, intent: Intent) -> str | None:
+    if taint == _DEDICATED:
+        # Long-running containers; init containers end.
+        sharing = next((step for step in demand.steps if step.role is not Role.INIT and not step.cpu), None)
+        named = sharing and f'{sharing.role} "{cut(sharing.container, _LONGEST_NAME)}"'
+        return f"{named} gets no exclusive CPUs" if named else None
+    # Memory of nodes that only prefer it may come from other zones.
+    if taint == _PREFERRED:
+        return None
+    resource = CPU if taint == _STRICT_CPUS else MEMORY
+    if intent.policy is Policy.NONE:
+        return "it requests no alignment"
     if not intent.binding:
-        requested = (
-            "requests no alignment" if intent.policy is Policy.NONE else f"requests only {intent.policy}"
-        )
-        return f"it {requested}"
-    return None if intent.concerns(resource) else f"{RESOURCES} leaves out {resource}"
+        return f"it requests only {intent.policy}"
+    if not intent.concerns(resource):
+        return f"{RESOURCES} leaves out {resource}"
+    if any(step.cpu if resource == CPU else step.memory for step in demand.steps):
+        return None
+    return (
+        "no container gets exclusive CPUs" if resource == CPU else f"the pod is {demand.qos}, not Guaranteed"
+    )
 
 
-def _strays_in_cpus(demand: Demand, intent: Intent) -> str | None:
-    pinned = any(step.cpu for step in demand.steps)
-    return _is_loose(CPU, intent) or (None if pinned else "no container gets exclusive CPUs")
+_DEDICATED = ("CPUAffinity", "dedicated")
+_STRICT_CPUS = ("NUMACPUAffinity", "strict")
+_STRICT_MEMORY = ("NUMAMemoryPolicy", "strict")
+_PREFERRED = ("NUMAMemoryPolicy", "preferred")
 
-
-def _strays_in_memory(demand: Demand, intent: Intent) -> str | None:
-    pinned = any(step.memory for step in demand.steps)
-    return _is_loose(MEMORY, intent) or (None if pinned else f"the pod is {demand.qos}, not Guaranteed")
-
-
-def _subject(step: Step) -> str:
-    return f'{step.role} "{cut(step.container, _LONGEST_NAME)}"'
-
-
-def _change(resource: str) -> str:
-    binding = f"{Policy.SINGLE_NUMA_NODE} or {Policy.RESTRICTED}"
-    about = f"set {POLICY} to {binding}, add {resource} to {RESOURCES} or remove that annotation"
-    return f"{about}, and set equal requests and limits and whole CPUs in every container"
-
-
-_DEMANDED: Mapping[_Taint, _Demanded] = MappingProxyType(
+_EQUAL = "set equal requests and limits and whole CPUs in every container"
+_SET = (
+    f"set {POLICY} to {Policy.SINGLE_NUMA_NODE} or {Policy.RESTRICTED}, add {{}} to {RESOURCES} or remove"
+    f" that annotation, and {_EQUAL}"
+)
+_CHANGES: Mapping[_Taint, str] = MappingProxyType(
     {
-        ("CPUAffinity", "dedicated"): _Demanded(
-            _shares_cpus, "set equal requests and limits and whole CPUs in every container"
-        ),
-        ("NUMACPUAffinity", "strict"): _Demanded(_strays_in_cpus, _change(CPU)),
-        ("NUMAMemoryPolicy", "strict"): _Demanded(_strays_in_memory, _change(MEMORY)),
-        # Memory of such nodes may come from other zones.
-        ("NUMAMemoryPolicy", "preferred"): _Demanded(lambda _demand, _intent: None, ""),
+        _DEDICATED: _EQUAL,
+        _STRICT_CPUS: _SET.format(CPU),
+        _STRICT_MEMORY: _SET.format(MEMORY),
+        _PREFERRED: "",
     }
 )
+"""What to change in a pod that lacks what a taint demands."""
 
-KEYS = tuple(dict.fromkeys(key for key, _ in _DEMANDED))
+KEYS = tuple(dict.fromkeys(key for key, _ in _CHANGES))
 """The keys of these taints."""

@@ -12,8 +12,6 @@ MOST_NAMED = 4
 """The limit of labels that are named; users select by a handful."""
 
 _LONGEST = 80
-_MOST_VALUES = _LONGEST
-"""More than this many values, of a character each, are cut anyway."""
 
 
 def lacking(constraints: Constraints, nodes: Mapping[str, Mapping[str, str]]) -> str:
@@ -30,20 +28,19 @@ def lacking(constraints: Constraints, nodes: Mapping[str, Mapping[str, str]]) ->
 
 
 def _unmet(requirements: Iterable[Requirement], labels: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    unmet = (each for each in requirements if not any(map(each.holds, labels)))
-    return _some(map(_shown, unmet))
-
-
-def _some(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the first texts, and that there are more."""
-    for number, text in enumerate(islice(texts, MOST_NAMED + 1)):
-        yield text if number < MOST_NAMED else "more"
+    return _some(_shown(each) for each in requirements if not any(map(each.holds, labels)))
 
 
 def _shown(requirement: Requirement) -> str:
     """Return a requirement as users write it for kubectl."""
     if requirement.operator is Operator.IN and len(requirement.values) == 1:
         return cut(f"{requirement.key}={min(requirement.values)}", _LONGEST)
-    # A tenant may list thousands of values, and every node that lacks them is described.
-    few = replace(requirement, values=frozenset(nsmallest(_MOST_VALUES, requirement.values)))
+    # A tenant may list thousands of values, of which more than these, of a character each, are cut anyway.
+    few = replace(requirement, values=frozenset(nsmallest(_LONGEST, requirement.values)))
     return cut(str(few), _LONGEST)
+
+
+def _some(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the first texts, and that there are more."""
+    for number, text in enumerate(islice(texts, MOST_NAMED + 1)):
+        yield text if number < MOST_NAMED else "more"

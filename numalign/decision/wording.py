@@ -39,15 +39,10 @@ MOST_NAMED = 16
 NO_TOPOLOGY = "publish no NUMA topology"
 """The words for nodes of which only the Node object is known."""
 
-_NOTHING_TO_REUSE = "an init container that requests no whole number of CPUs has none to reuse"
-
 _LONGEST_SUBJECT = 100
 _LONGEST_CLAUSE = 240
 _LONGEST_RESOURCE = 64
 _LONGEST_AMOUNT = 120
-
-
-# The words for nodes that refuse, by cause.
 
 
 _Text = str | Callable[[Refusal], str]
@@ -66,17 +61,6 @@ def _broken_core(otherwise: str) -> Callable[[Refusal], str]:
     return lambda refusal: broken if refusal.detail else otherwise
 
 
-def _spread(refusal: Refusal) -> str:
-    spread = "would spread {asked} over more than {zones}"
-    return f"{spread}, as it must reuse the CPUs of {{reused}} in {{where}}" if refusal.reused else spread
-
-
-def _unaligned(refusal: Refusal) -> str:
-    if refusal.detail == Policy.NONE:
-        return 'have Topology Manager policy "{detail}"'
-    return "have a kubelet that does not align {names}"
-
-
 # The most helpful cause comes first: one about alignment says more to an owner than a node that cannot take
 # the pod for other reasons.
 _WORDS: Mapping[Cause, _Words] = MappingProxyType(
@@ -90,7 +74,13 @@ _WORDS: Mapping[Cause, _Words] = MappingProxyType(
             "would use a different number of NUMA zones per resource for {asked}",
         ),
         Cause.NOT_TOGETHER: _Words("have no {zone} with {asked}{free}"),
-        Cause.SPREAD: _Words(_spread, "would spread {asked} over more than {zones}"),
+        Cause.SPREAD: _Words(
+            lambda refusal: (
+                "would spread {asked} over more than {zones}"
+                f"{', as it must reuse the CPUs of {reused} in {where}' if refusal.reused else ''}"
+            ),
+            "would spread {asked} over more than {zones}",
+        ),
         Cause.NOT_ALONE: _Words(
             "would place it in {where} with other aligned pods, and the pod is exclusive",
             "would place it with other aligned pods, and the pod is exclusive",
@@ -110,7 +100,13 @@ _WORDS: Mapping[Cause, _Words] = MappingProxyType(
         Cause.NODE_TOO_SMALL: _Words(
             "have {most}{of_it}{overhead}", "have less than {asked}{in_total}{overhead}"
         ),
-        Cause.NOT_ALIGNED: _Words(_unaligned),
+        Cause.NOT_ALIGNED: _Words(
+            lambda refusal: (
+                'have Topology Manager policy "{detail}"'
+                if refusal.detail == Policy.NONE
+                else "have a kubelet that does not align {names}"
+            )
+        ),
         Cause.NOT_ANSWERED: _Words("have too many NUMA zones to evaluate in time"),
     }
 )
@@ -136,7 +132,11 @@ _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
         "policy": lambda refusal, _: refusal.policy,
         "reused": lambda refusal, _: f'{Role.INIT} "{cut(refusal.reused, _LONGEST_RESOURCE)}"',
         "short": lambda refusal, free: _list(
-            [_most_in(needs, zones, free) for zones, needs in _by_zones(_short(refusal))]
+            [
+                f"{_list([*map(_at_most, needs)])}{free} in"
+                f" {_zones(zones) if any(need.most for need in needs) else 'any NUMA zone'}"
+                for zones, needs in _by_zones(_short(refusal))
+            ]
         ),
         "where": lambda refusal, _: _named(map(readable_zone, refusal.zones)),
         "widths": lambda refusal, _: ", ".join(
@@ -166,13 +166,8 @@ def _written(refusal: Refusal, free: str, *, alike: bool = False) -> str:
     return (text if isinstance(text, str) else text(refusal)).format_map(_Parts(refusal, free))
 
 
-def _most_in(needs: list[Need], zones: int, free: str) -> str:
-    none = not any(need.most for need in needs)
-    return f"{_list([*map(_at_most, needs)])}{free} in {'any NUMA zone' if none else _zones(zones)}"
-
-
 def _by_zones(needs: Iterable[Need]) -> Iterator[tuple[int, list[Need]]]:
-    """Return needs by the number of zones that they may come from, ascending."""
+    """Group needs by the number of zones that they may come from, ascending."""
     alike = groupby(sorted(needs, key=attrgetter("zones")), key=attrgetter("zones"))
     return ((zones, list(group)) for zones, group in alike)
 
@@ -185,14 +180,14 @@ def sentence(verdict: Verdict) -> str:
 
     Raise `ValueError` for a node that does not refuse.
     """
-    refusal = _refusal(verdict)
-    return refused(refusal, free=_free(verdict))
+    return refused(_refusal(verdict), free=_free(verdict))
 
 
 def refused(refusal: Refusal, *, free: str = " free") -> str:
     """Return the sentence for a refusal alone; `free` follows amounts, empty for an empty node."""
     policy = f' (Topology Manager policy "{refusal.policy}")' if _by_topology_manager(refusal) else ""
-    way_out = f"; {_NOTHING_TO_REUSE}" if refusal.reused else ""
+    nothing = "; an init container that requests no whole number of CPUs has none to reuse"
+    way_out = nothing if refusal.reused else ""
     return f"{_subject(refusal)}: the node {_singular(_written(refusal, free))}{policy}{way_out}"
 
 
@@ -275,12 +270,19 @@ def refusal_text(tally: Tally, intent: Intent, *, looser: Policy | None, enough:
     if not ranked:
         raise ValueError("nothing refuses the pod")
     first = ranked[0].refusal
-    head = f"no node can {_aligned(first, intent)} ({_asked(tally)}): "
-    counted = [*_clauses(tally.nodes, first, intent), *_others(tally)]
-    counted = counted or _clauses(tally.shapes, first, intent)
+    goal = "run {}" if intent.policy is Policy.NONE else f"align {{}} as {intent.policy}"
+    counts = f"0 of {nodes(tally.total)}"
+    if shapes := sum(entry.count for entry in tally.shapes):
+        counts += f", 0 of {shapes} node shape{'' if shapes == 1 else 's'} without nodes"
+    head = f"no node can {goal.format(_subject(first))} ({counts}): "
+    counted = _clauses(tally.nodes, first, intent)
+    counted += [(count, unmet.value) for unmet, count in sorted(tally.kept_away.items()) if count]
+    counted += [(tally.unknown, NO_TOPOLOGY)] if tally.unknown else []
     advice = _advice(first, looser, enough)
-    room = LONGEST - len(head) - len(advice) - 1
-    return f"{head}{_fitting(counted, room)}.{advice}"
+    clauses = _fitting(
+        counted or _clauses(tally.shapes, first, intent), LONGEST - len(head) - len(advice) - 1
+    )
+    return f"{head}{clauses}.{advice}"
 
 
 def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str:
@@ -369,16 +371,19 @@ def _ranked(counted: Iterable[Counted], intent: Intent) -> list[Counted]:
     """Return the entries with the same words merged, with the largest amounts; the most helpful first."""
     alike: dict[object, Counted] = {}
     for entry in counted:
-        key = _wording_key(entry.refusal, intent)
-        alike[key] = _together(alike[key], entry) if key in alike else entry
+        # The words, without the amounts that are short: entries with the same ones differ only in these.
+        refusal, needs = entry.refusal, _short(entry.refusal)
+        without = tuple(replace(need, most=0) for need in needs)
+        own = _written(replace(refusal, needs=without or refusal.needs), "")
+        key = own, bool(needs), refusal.subject, _policy(refusal, intent)
+        if known := alike.get(key):
+            pairs = zip(_short(known.refusal), needs, strict=True)
+            most = tuple(replace(mine, most=max(mine.most, theirs.most)) for mine, theirs in pairs)
+            merged = replace(known.refusal, needs=most or known.refusal.needs)
+            alike[key] = Counted(known.count + entry.count, merged)
+        else:
+            alike[key] = entry
     return sorted(alike.values(), key=_closeness)
-
-
-def _wording_key(refusal: Refusal, intent: Intent) -> object:
-    """Return the key of the words for a refusal, without the amounts that are short."""
-    short = tuple(replace(need, most=0) for need in _short(refusal))
-    own = _written(replace(refusal, needs=short or refusal.needs), "")
-    return own, bool(short), refusal.subject, _policy(refusal, intent)
 
 
 def _policy(refusal: Refusal, intent: Intent) -> str:
@@ -386,13 +391,6 @@ def _policy(refusal: Refusal, intent: Intent) -> str:
     if refusal.policy is intent.policy or not _by_topology_manager(refusal):
         return ""
     return f' (Topology Manager policy "{refusal.policy}")'
-
-
-def _together(one: Counted, other: Counted) -> Counted:
-    """Return both entries as one; they differ only in amounts."""
-    pairs = zip(_short(one.refusal), _short(other.refusal), strict=True)
-    short = tuple(replace(mine, most=max(mine.most, theirs.most)) for mine, theirs in pairs)
-    return Counted(one.count + other.count, replace(one.refusal, needs=short or one.refusal.needs))
 
 
 def _closeness(counted: Counted) -> tuple[int, Fraction, int, str]:
@@ -404,26 +402,15 @@ def _closeness(counted: Counted) -> tuple[int, Fraction, int, str]:
 
 
 def _clauses(counted: Iterable[Counted], first: Refusal, intent: Intent) -> list[tuple[int, str]]:
-    return [(entry.count, _clause(entry.refusal, first, intent)) for entry in _ranked(counted, intent)]
-
-
-def _clause(refusal: Refusal, first: Refusal, intent: Intent) -> str:
     """Return the words for some nodes, with the container if it is not that of the first refusal."""
-    other = refusal.container and refusal.container != first.container
-    whom = f" for {_subject(refusal)}" if other else ""
-    return f"{cut(_written(refusal, ''), _LONGEST_CLAUSE)}{whom}{_policy(refusal, intent)}"
-
-
-def _others(tally: Tally) -> Iterator[tuple[int, str]]:
-    yield from ((count, why.value) for why, count in sorted(tally.kept_away.items()) if count)
-    if tally.unknown:
-        yield tally.unknown, NO_TOPOLOGY
-
-
-def _aligned(refusal: Refusal, intent: Intent) -> str:
-    if intent.policy is Policy.NONE:
-        return f"run {_subject(refusal)}"
-    return f"align {_subject(refusal)} as {intent.policy}"
+    clauses = []
+    for entry in _ranked(counted, intent):
+        refusal = entry.refusal
+        other = refusal.container and refusal.container != first.container
+        whom = f" for {_subject(refusal)}" if other else ""
+        words = cut(_written(refusal, ""), _LONGEST_CLAUSE)
+        clauses.append((entry.count, f"{words}{whom}{_policy(refusal, intent)}"))
+    return clauses
 
 
 def _fitting(clauses: list[tuple[int, str]], room: int) -> str:
@@ -439,28 +426,19 @@ def _fitting(clauses: list[tuple[int, str]], room: int) -> str:
     return ", ".join(texts)
 
 
-def _asked(tally: Tally) -> str:
-    """Return how many nodes, and how many shapes without nodes, were checked: none could take the pod."""
-    shapes = sum(entry.count for entry in tally.shapes)
-    noun = "node shape" if shapes == 1 else "node shapes"
-    return f"0 of {nodes(tally.total)}" + (f", 0 of {shapes} {noun} without nodes" if shapes else "")
-
-
 def _advice(refusal: Refusal, looser: Policy | None, enough: Enough) -> str:
     """Return what would make the pod fit: less of the one resource that is short, or a looser policy."""
-    ways = [*_less(refusal, enough), *([f'set annotation {POLICY} to "{looser}"'] if looser else [])]
+    ways, short = list[str](), _short(refusal)
+    if refusal.cause is Cause.ZONES_TOO_SMALL and len(short) == 1 and short[0].most:
+        need = short[0]
+        if enough(refusal.container, need.resource, need.most):
+            ways.append(f"request at most {cut(_amount(need, need.most), _LONGEST_AMOUNT)}")
+    if looser:
+        ways.append(f'set annotation {POLICY} to "{looser}"')
     if refusal.cause is Cause.NOT_EXCLUSIVE:
         ways.append("set equal requests and limits and whole CPUs in every container")
     text = ", or ".join(ways)
     return f" {text[0].upper()}{text[1:]}." if ways else ""
-
-
-def _less(refusal: Refusal, enough: Enough) -> Iterator[str]:
-    short = _short(refusal)
-    if refusal.cause is Cause.ZONES_TOO_SMALL and len(short) == 1 and short[0].most:
-        need = short[0]
-        if enough(refusal.container, need.resource, need.most):
-            yield f"request at most {cut(_amount(need, need.most), _LONGEST_AMOUNT)}"
 
 
 # Words.
@@ -477,12 +455,10 @@ def _free(verdict: Verdict) -> str:
 
 
 def _by_topology_manager(refusal: Refusal) -> bool:
-    """Return whether the kubelet's own policy decides, whatever the pod requests."""
     return refusal.reason == RejectionReason.TOPOLOGY_AFFINITY
 
 
 def _subject(refusal: Refusal) -> str:
-    """Return what is refused: the pod, or one of its containers by name."""
     return cut(refusal.subject, _LONGEST_SUBJECT)
 
 
@@ -526,7 +502,6 @@ def _named(words: Iterable[str]) -> str:
 
 
 def _list(parts: list[str]) -> str:
-    """Return words as a list in a sentence."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
