@@ -24,8 +24,7 @@ from numalign.kubelet import (
     work_limit,
 )
 from numalign.kubelet.admission_errors import Rejection, RejectionReason
-from numalign.kubelet.cpu_manager import CpuState
-from numalign.kubelet.device_manager import Allocation, DeviceState
+from numalign.kubelet.device_manager import Allocation
 from numalign.kubelet.managers_state import (
     Assignments,
     Entry,
@@ -54,9 +53,6 @@ from numalign.model.options import FeatureGate, KubeletChange, TopologyOption
 from numalign.model.placement import Grant, Placement, ZoneSet
 from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, ZoneId, kind
 from numalign.model.steps import Steps, finished
-
-NO_PLACEMENT = Placement()
-"""The placement of a refused pod."""
 
 
 class PodAdmitResult(NamedTuple):
@@ -164,9 +160,12 @@ def _by_container(
     # The next pod gets the memory as it is after AddContainer was called for every container of this one.
     running = state._replace(memory=state.memory and memory_manager.containers_started(state.memory))
     held = assignments_since(start, running)
-    # A single container holds what it was given.
-    kept = grants[0].amounts if len(grants) == 1 else _amounts_of(node, running, held)
-    return PodAdmitResult(None, Placement(grants, kept), start, running, held)
+    # A single container holds what it was given; several hold this once all of them run.
+    if len(grants) == 1:
+        return PodAdmitResult(None, Placement(grants, grants[0].amounts), start, running, held)
+    entries = _entries(running, held.cpus, held.devices)
+    entries += [(block.mask, block.resource, block.size) for block in held.blocks if block.size]
+    return PodAdmitResult(None, Placement(grants, _by_zone_set(node, entries)), start, running, held)
 
 
 def _as_one(
@@ -353,7 +352,7 @@ def _refused(refusal: Rejection, before: ManagersState, after: ManagersState) ->
     held = assignments_since(before, after)
     # The CPU manager had served the refused step itself before the memory manager failed.
     held = held._replace(cpus=held.cpus | refusal.cpus)
-    return PodAdmitResult(refusal, NO_PLACEMENT, before, after, held)
+    return PodAdmitResult(refusal, Placement(), before, after, held)
 
 
 def _decide(
@@ -411,9 +410,7 @@ def _memory_by_container(state: ManagersState) -> Mapping[str, list[Entry]]:
 
 def _grant(node: Node, given: _Given, state: ManagersState, memory: Iterable[Entry]) -> Grant:
     step, mask = given.step, given.affinity.mask
-    entries = list(_cpu_entries(state.cpus, given.cpus))
-    for name, taken in given.devices.items():
-        entries += _device_entries(state.devices[name], name, taken.amounts)
+    entries = _entries(state, given.cpus, {name: taken.amounts for name, taken in given.devices.items()})
     return Grant(
         step.container,
         step.role,
@@ -425,27 +422,14 @@ def _grant(node: Node, given: _Given, state: ManagersState, memory: Iterable[Ent
     )
 
 
-def _amounts_of(node: Node, state: ManagersState, held: Assignments) -> Mapping[ZoneSet, Resources]:
-    """Return what a pod holds once all its containers run."""
-    entries = list(_cpu_entries(state.cpus, held.cpus))
-    for name, amounts in held.devices.items():
-        entries += _device_entries(state.devices[name], name, amounts)
-    entries += [(block.mask, block.resource, block.size) for block in held.blocks if block.size]
-    return _by_zone_set(node, entries)
-
-
-def _cpu_entries(state: CpuState | None, cpus: CpuSet) -> Iterable[Entry]:
+def _entries(state: ManagersState, cpus: CpuSet, devices: Mapping[str, ZoneAmounts]) -> list[Entry]:
     # By the zones of the CPUs and not by the affinity: allocateCPUs takes the rest from outside it.
-    counts = cpu_manager.cpus_per_zone(state.topology, cpus) if state else ()
-    return ((1 << at, CPU, count * MILLI) for at, count in enumerate(counts) if count)
-
-
-def _device_entries(pool: DeviceState, name: str, amounts: ZoneAmounts) -> Iterable[Entry]:
-    return (
-        (place & ~device_manager.ELSEWHERE, name, count)
-        for place, count in zip(pool.devices.places, amounts, strict=True)
-        if count
-    )
+    counts = cpu_manager.cpus_per_zone(state.cpus.topology, cpus) if state.cpus else ()
+    entries = [(1 << at, CPU, count * MILLI) for at, count in enumerate(counts) if count]
+    for name, amounts in devices.items():
+        placed = zip(state.devices[name].devices.places, amounts, strict=True)
+        entries += [(place & ~device_manager.ELSEWHERE, name, count) for place, count in placed if count]
+    return entries
 
 
 def _by_zone_set(node: Node, entries: Iterable[Entry]) -> dict[ZoneSet, Resources]:

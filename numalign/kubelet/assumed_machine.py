@@ -10,7 +10,6 @@ distance of 20 on (REMOTE_DISTANCE of include/linux/topology.h).
 This restates no function of the kubelet, which reads its machine from cadvisor.
 """
 
-from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,9 +23,6 @@ REMOTE = 20
 
 LARGE = 1024
 """The CPUs from which a machine is large, so that few are cached: what a node has is up to its exporter."""
-
-_THREADS = {False: 1, True: 2}
-"""The assumed threads per core, by whether the kubelet allocates whole cores only."""
 
 
 class Assumed(NamedTuple):
@@ -44,7 +40,7 @@ def assume(node: Node) -> Assumed:
             for zone in node.zones
         ]
     )
-    threads = node.threads or _THREADS[CpuOption.FULL_PCPUS_ONLY in node.options.cpu]
+    threads = node.threads or (2 if CpuOption.FULL_PCPUS_ONLY in node.options.cpu else 1)
     large = sum(zone.capacity or 0 for zone in zones) > LARGE * MILLI
     return (_large if large else _usual)(zones, threads)
 
@@ -72,48 +68,32 @@ def _whole_cpus(amounts: Resources) -> int:
 
 
 def _assumed(zones: tuple[_Zone, ...], threads: int) -> Assumed:
-    sizes = _sizes(zones)
-    topology = cpu_topology(_cores(zones, sizes, threads), [zone.id for zone in zones])
-    kept = (
+    sizes = [(zone.capacity or 0) // MILLI for zone in zones]
+    # A fully reserved zone lists no CPU. But some CPU is always reserved (the static policy does not start
+    # without one), and if none is in the zones that list CPUs, it is in the first of the others.
+    silent = [at for at, zone in enumerate(zones) if zone.capacity is None]
+    if silent and any(sizes) and sizes == [zone.allocatable for zone in zones]:
+        sizes[silent[0]] = min(filter(None, sizes))
+    # Near zones share a socket, which has the id of its lowest zone.
+    sockets: dict[ZoneId, int] = {}
+    cores, start = list[Core](), 0
+    for zone, size in zip(zones, sizes, strict=True):
+        near = (sockets[other] for other, cost in zone.costs if cost < REMOTE and other in sockets)
+        sockets[zone.id] = min(near, default=zone.id)
+        for first in range(start, start + size, threads):
+            cpus = _range(first, min(threads, start + size - first))
+            cores.append(Core(zone.id, sockets[zone.id], zone.id, cpus))
+        start += size
+    topology = cpu_topology(cores, [zone.id for zone in zones])
+    reserved = (
         _range((cpus & -cpus).bit_length() - 1, size - zone.allocatable)
         for cpus, size, zone in zip(topology.zones, sizes, zones, strict=True)
         if cpus and size > zone.allocatable
     )
-    return Assumed(topology, union(kept))
+    return Assumed(topology, union(reserved))
 
 
 _usual, _large = lru_cache(1024)(_assumed), lru_cache(8)(_assumed)
-
-
-def _sizes(zones: tuple[_Zone, ...]) -> list[int]:
-    """Return the CPUs of each zone, including those of a fully reserved zone.
-
-    Such a zone lists no CPU. But some CPU is always reserved (the static policy does not start without one),
-    and if none is in the zones that list CPUs, it is in the first of the others.
-    """
-    sizes = [(zone.capacity or 0) // MILLI for zone in zones]
-    silent = [at for at, zone in enumerate(zones) if zone.capacity is None]
-    if silent and any(sizes) and sizes == [zone.allocatable for zone in zones]:
-        sizes[silent[0]] = min(filter(None, sizes))
-    return sizes
-
-
-def _cores(zones: tuple[_Zone, ...], sizes: list[int], threads: int) -> Iterator[Core]:
-    start, sockets = 0, _sockets(zones)
-    for zone, size in zip(zones, sizes, strict=True):
-        end = start + size
-        for first in range(start, end, threads):
-            yield Core(zone.id, sockets[zone.id], zone.id, _range(first, min(threads, end - first)))
-        start = end
-
-
-def _sockets(zones: tuple[_Zone, ...]) -> Mapping[ZoneId, int]:
-    """Return the lowest zone on the socket of each zone: near zones share a socket."""
-    sockets: dict[ZoneId, int] = {}
-    for zone in zones:
-        near = (sockets[other] for other, cost in zone.costs if cost < REMOTE and other in sockets)
-        sockets[zone.id] = min(near, default=zone.id)
-    return sockets
 
 
 def _range(first: int, count: int) -> CpuSet:

@@ -109,33 +109,24 @@ def _request(
     """Return what is distributed over the zones with free CPUs; the others are not among them."""
     zones = _sorted_numa_nodes(topology, free)
     room = _room(zones, free)
-    by_socket = options.by_socket and KubeletChange.SOCKET_SHARE in options.changes
-    return DistributionRequest(
-        room=room,
-        count=count,
-        group=options.group,
-        widths=_widths(topology, room, count, options, hint_width),
-        changes=options.changes,
-        sockets=[_sockets(topology, zone) for zone in zones] if by_socket else None,
-    )
-
-
-def _widths(
-    topology: CpuTopology, room: Sequence[int], count: int, options: StaticPolicyOptions, hint_width: int
-) -> range:
-    """Return the numbers of zones that are tried (rangeNUMANodesNeededToSatisfy)."""
-    # Divided by the zones that have CPUs, rounded up twice.
+    # rangeNUMANodesNeededToSatisfy: divided by the zones that have CPUs, rounded up twice.
     per_zone = _ceil(_ceil(sum(topology.sizes), options.group), topology.zones_with_cpus)
     groups = count // options.group
     least, most = _ceil(groups, per_zone), min(groups, len(room))
     # A hint that is wider than possible is ignored.
     follows = KubeletChange.HINT_WIDTH in options.changes and least < hint_width <= most
-    return range(hint_width if follows else least, most + 1)
-
-
-def _sockets(topology: CpuTopology, zone: CpuSet) -> int:
-    """Return the sockets that have CPUs of a zone, as bits."""
-    return bits(at for at, socket in enumerate(topology.sockets) if socket & zone)
+    sockets = None
+    if options.by_socket and KubeletChange.SOCKET_SHARE in options.changes:
+        numbered = list(enumerate(topology.sockets))
+        sockets = [bits(at for at, socket in numbered if socket & zone) for zone in zones]
+    return DistributionRequest(
+        room=room,
+        count=count,
+        group=options.group,
+        widths=range(hint_width if follows else least, most + 1),
+        changes=options.changes,
+        sockets=sockets,
+    )
 
 
 def _from_each(
@@ -160,41 +151,32 @@ def _steps(options: StaticPolicyOptions, *, numa_first: bool) -> tuple[TakeStep,
     # The kubelet does not start with both options, but part of a distribution is packed without caches.
     by_cache = options.by_cache and not options.distribute
     caches = (partial(_uncore_caches, changes=options.changes),) if by_cache else ()
-    own_size, in_turn = (
-        change in options.changes for change in (KubeletChange.OWN_SIZE, KubeletChange.SPREAD_IN_TURN)
-    )
-    packed = (_own_cores if own_size else _full_cores, _remaining_cpus)
-    spread = (_cores_in_turn if in_turn else _spread_cpus,)
-    return (*units, *caches, *(spread if options.spread else packed))
+    if options.spread:
+        in_turn = KubeletChange.SPREAD_IN_TURN in options.changes
+        return (*units, *caches, _cores_in_turn if in_turn else _spread_cpus)
+    cores = _own_cores if KubeletChange.OWN_SIZE in options.changes else _full_cores
+    return (*units, *caches, cores, _remaining_cpus)
 
 
 def _full_numa_nodes(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
     """Restate takeFullNUMANodes: zones whose CPUs are all free, so none with a reserved CPU."""
     full = [zone for zone in topology.zones if zone & free == zone and 0 < zone.bit_count() <= needed]
-    return (
-        _fitting((zone for zone in _sorted_numa_nodes(topology, free) if zone in full), needed)
-        if full
-        else ()
-    )
+    # Most steps find nothing, and then there is nothing to sort.
+    order = _sorted_numa_nodes(topology, free) if full else ()
+    return _fitting((zone for zone in order if zone in full), needed)
 
 
 def _full_sockets(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
-    """Restate takeFullSockets up to 1.37.
-
-    By isSocketFree, a socket is free if it has as many free CPUs as the average socket. All its CPUs are
-    taken, free or not.
-    """
+    """Restate takeFullSockets up to 1.37: by isSocketFree, a socket with as many free CPUs as the average."""
+    # All CPUs of such a socket are taken, free or not.
     size = _mean_size(topology, topology.sockets)
     full = [
         socket
         for socket in topology.sockets
         if (socket & free).bit_count() == size and socket.bit_count() <= needed
     ]
-    return (
-        _fitting((socket for socket in _sorted_sockets(topology, free) if socket in full), needed)
-        if full
-        else ()
-    )
+    order = _sorted_sockets(topology, free) if full else ()
+    return _fitting((socket for socket in order if socket in full), needed)
 
 
 def _own_sockets(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
@@ -268,9 +250,8 @@ def _uncore_caches(
     topology: CpuTopology, free: CpuSet, needed: int, *, changes: frozenset[KubeletChange]
 ) -> list[CpuSet]:
     """Take whole caches first, then a part of one cache that serves exactly the rest."""
-    odd, two_passes = (
-        change in changes for change in (KubeletChange.ODD_CACHE_SHARE, KubeletChange.CACHES_IN_TWO_PASSES)
-    )
+    two_passes = KubeletChange.CACHES_IN_TWO_PASSES in changes
+    odd = KubeletChange.ODD_CACHE_SHARE in changes
     order = _within(_sorted_numa_nodes(topology, free), topology.caches, free)
     if two_passes:
         order = [*dict.fromkeys(order)]
@@ -297,10 +278,7 @@ def _cache_share(topology: CpuTopology, free: CpuSet, needed: int, *, odd: bool)
 
 
 def _numa_first(topology: CpuTopology) -> bool:
-    """Return whether zones are assumed to contain sockets (numaFirst), rather than sockets zones.
-
-    Only the numbers of both decide.
-    """
+    """Return whether zones are assumed to contain sockets (numaFirst), going by their numbers alone."""
     return len(topology.sockets) >= topology.zones_with_cpus
 
 
@@ -336,12 +314,8 @@ def _emptiest(units: Iterable[CpuSet], free: CpuSet) -> list[CpuSet]:
 
 def _cores(topology: CpuTopology, unit: CpuSet) -> tuple[CpuSet, ...]:
     """Return the cores from a unit's first to its last one; cores of other units may be between."""
-    first = bisect_left(topology.cores, unit & -unit, key=_first_thread)
-    return topology.cores[first : bisect_right(topology.cores, unit, lo=first, key=_first_thread)]
-
-
-def _first_thread(core: CpuSet) -> CpuSet:
-    return core & -core
+    first = bisect_left(topology.cores, unit & -unit, key=lambda core: core & -core)
+    return topology.cores[first : bisect_right(topology.cores, unit, lo=first, key=lambda core: core & -core)]
 
 
 def _mean_size(topology: CpuTopology, units: Sequence[CpuSet]) -> int:

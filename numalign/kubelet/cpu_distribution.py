@@ -10,7 +10,7 @@ tries the next ones, which shows with more than four zones. And it can loop fore
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, islice
 
@@ -94,7 +94,13 @@ def distribution(request: DistributionRequest) -> Distribution | None:
         # Strictly better: of equals the first set wins, in the order of sortAvailableNUMANodes.
         if candidate and (best is None or candidate.rank < best.rank):
             best = candidate
-    return best and _given(request, replace(best, zones=latest[best.zones[:own]]))
+    if best is None:
+        return None
+    zones = latest[best.zones[:own]]
+    # From 1.37 on, no zone is asked for more than it has.
+    lowers = KubeletChange.LOWERED_SHARE in request.changes
+    share = request.lowered(zones) if lowers else request.share(zones)
+    return replace(best, zones=zones, share=share, groups=request.missing(zones, share))
 
 
 def choices(request: DistributionRequest) -> int:
@@ -126,10 +132,16 @@ def _candidate(request: DistributionRequest, zones: tuple[int, ...]) -> Distribu
     share, remaining = shared
     groups = request.missing(zones, share)
     able = tuple(zone for zone in zones if remaining[zone] >= request.group) if groups else ()
-    balances = {remainder: _balance(request, remaining, remainder, groups) for remainder in _subsets(able)}
+    # All non-empty subsets, the large ones first; of no zones, one empty subset.
+    sizes = range(len(able), 0, -1) if able else (0,)
+    subsets = chain.from_iterable(combinations(able, size) for size in sizes)
+    balances = {remainder: _balance(request, remaining, remainder, groups) for remainder in subsets}
     # min keeps the first of equals, as the kubelet does; larger subsets come first.
-    best = min(balances, key=balances.__getitem__)
-    remainder = best if KubeletChange.COPIED_COMBINATIONS in request.changes else _remembered(best, able)
+    remainder = best = min(balances, key=balances.__getitem__)
+    if KubeletChange.COPIED_COMBINATIONS not in request.changes:
+        # The subset as it reads after the last one of its size was tried.
+        own = best[: _own_entries(len(best))]
+        remainder = (*own, *able[len(able) - len(best) + len(own) :])
     finished, sockets = balances[best] > _ENDLESS, request.sockets
     in_socket = sockets is None or union(sockets[zone] for zone in zones).bit_count() <= 1
     return Distribution(zones, share, groups, remainder if finished else (), balances[best], in_socket)
@@ -144,14 +156,6 @@ def _share(request: DistributionRequest, zones: tuple[int, ...]) -> tuple[int, l
     # Zones must have the groups as such: two halves of a core in two zones are not a core.
     left = sum(remaining[zone] // request.group for zone in zones)
     return (share, remaining) if min(remaining) >= 0 and left >= request.missing(zones, share) else None
-
-
-def _given(request: DistributionRequest, chosen: Distribution) -> Distribution:
-    """Return what the chosen zones give: from 1.37 on, no zone is asked for more than it has."""
-    zones = chosen.zones
-    lowers = KubeletChange.LOWERED_SHARE in request.changes
-    share = request.lowered(zones) if lowers else request.share(zones)
-    return replace(chosen, share=share, groups=request.missing(zones, share))
 
 
 def _balance(
@@ -169,18 +173,6 @@ def _balance(
     # Zones outside the set count as well: the machine is to be balanced, not what is taken.
     mean = _thousandths(sum(amounts) / len(amounts))
     return _thousandths(math.sqrt(sum([(amount - mean) ** 2 for amount in amounts]) / len(amounts)))
-
-
-def _subsets(zones: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Return all non-empty subsets, the large ones first; of no zones, one empty subset."""
-    sizes = range(len(zones), 0, -1) if zones else (0,)
-    return chain.from_iterable(combinations(zones, size) for size in sizes)
-
-
-def _remembered(chosen: tuple[int, ...], zones: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a subset as it reads after the last one of its size was tried."""
-    own = chosen[: _own_entries(len(chosen))]
-    return (*own, *zones[len(zones) - len(chosen) + len(own) :])
 
 
 def _own_entries(width: int) -> int:

@@ -128,9 +128,15 @@ def topology_hints(state: CpuState, step: Step) -> list[ResourceHints]:
     if state.reusable:
         # A mask that lacks a zone with reusable CPUs is skipped, even if it has enough without them.
         possible &= hint_sets.around(reusable_zones(state), len(topology.zones))
-    return [
-        ResourceHints(CPU, possible, _preferred(state, possible, min_affinity_size(topology.sizes, request)))
-    ]
+    # Possibly no mask of the fewest zones is possible: then nothing is preferred, however empty the node.
+    fewest = min_affinity_size(topology.sizes, request)
+    preferred = hint_sets.of_width(possible, fewest)
+    per_socket = topology.zones_with_cpus // len(topology.sockets) if topology.sockets else 0
+    # With more sockets than zones a zone has none, and the kubelet does not start with the option.
+    if CpuOption.ALIGN_BY_SOCKET in state.options.cpu and per_socket:
+        # A mask is as good if it spans exactly as many sockets as that many zones take (isHintSocketAligned).
+        preferred |= possible & _spanning(topology, -(-fewest // per_socket))
+    return [ResourceHints(CPU, possible, preferred)]
 
 
 def reusable_zones(state: CpuState) -> Mask:
@@ -150,15 +156,15 @@ def min_affinity_size(sizes: Iterable[int], request: int) -> int:
 
 
 def allocate(state: CpuState, step: Step, mask: Mask | None) -> tuple[CpuState, CpuSet] | RejectionReason:
-    """Return the CPUs that a container gets and the state after it, or why it gets none (Allocate).
-
-    CPUs of its affinity come first, the missing ones then from anywhere.
-    """
+    """Return the CPUs that a container gets and the state after it, or why it gets none (Allocate)."""
     request, available = step.cpu // MILLI, state.available
     # Checked before anything else, for the node as a whole, and under every topology policy.
-    if CpuOption.FULL_PCPUS_ONLY in state.options.cpu and _breaks_cores(state, request):
-        return RejectionReason.SMT_ALIGNMENT
-    # Without an affinity (policy none, or none stored) nothing is aligned, and all come from the rest.
+    if CpuOption.FULL_PCPUS_ONLY in state.options.cpu:
+        # CPUs of init containers do not count here; a node whose zones list no CPU has no core either.
+        threads = state.topology.threads_per_core or 1
+        if request % threads > 0 or request > whole_cores(state).bit_count():
+            return RejectionReason.SMT_ALIGNMENT
+    # CPUs of its affinity come first. Without one (policy none, or none stored) all come from the rest.
     near = 0 if mask is None else available & _aligned(state, mask)
     cpus = allocate_cpus(state, near, min(request, near.bit_count()), (mask or 0).bit_count())
     if not isinstance(cpus, RejectionReason) and (missing := request - cpus.bit_count()) > 0:
@@ -173,8 +179,8 @@ def allocate_cpus(
 ) -> CpuSet | RejectionReason:
     """Return `count` of these CPUs, however spread, or why not, if the kubelet finds too few.
 
-    `hint_width` is the number of zones of the hint that is followed, 0 if none is.
-    Where a cache spans zones the kubelet counts it twice and accepts fewer.
+    `hint_width` is the number of zones of the hint that is followed, 0 if none is. Where a cache spans zones
+    the kubelet counts it twice and accepts fewer.
     """
     options = _policy_options(state.options, state.topology.threads_per_core)
     choosing = (state.topology, available, count, options, hint_width)
@@ -198,18 +204,6 @@ def whole_cores(state: CpuState) -> CpuSet:
     return state.free & ~union(core for core in state.topology.cores if core & state.reserved)
 
 
-def _preferred(state: CpuState, possible: HintSet, fewest: int) -> HintSet:
-    # Possibly no mask of the fewest zones is possible: then nothing is preferred, however empty the node.
-    narrow = hint_sets.of_width(possible, fewest)
-    topology = state.topology
-    per_socket = topology.zones_with_cpus // len(topology.sockets) if topology.sockets else 0
-    # With more sockets than zones a zone has none, and the kubelet does not start with the option.
-    if CpuOption.ALIGN_BY_SOCKET not in state.options.cpu or not per_socket:
-        return narrow
-    # A mask is as good if it spans exactly as many sockets as that many zones take (isHintSocketAligned).
-    return narrow | possible & _spanning(topology, -(-fewest // per_socket))
-
-
 @lru_cache(64)
 def _spanning(topology: CpuTopology, sockets: int) -> HintSet:
     """Return the masks whose zones are on `sockets` sockets."""
@@ -227,16 +221,6 @@ def _aligned(state: CpuState, mask: Mask) -> CpuSet:
     if CpuOption.ALIGN_BY_SOCKET not in state.options.cpu:
         return inside
     return union(socket for socket in state.topology.sockets if socket & inside)
-
-
-def _breaks_cores(state: CpuState, request: int) -> bool:
-    """Return whether a request cannot be served with whole cores.
-
-    CPUs of init containers do not count as available here.
-    """
-    # A node whose zones list no CPU has no core either.
-    threads = state.topology.threads_per_core or 1
-    return request % threads > 0 or request > whole_cores(state).bit_count()
 
 
 @lru_cache(maxsize=256)

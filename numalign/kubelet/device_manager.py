@@ -19,7 +19,6 @@ from numalign.kubelet.topology_manager import ResourceHints, hints_preferring, i
 from numalign.kubelet.zone_amounts import ZoneAmounts, add, draw, subtract
 from numalign.model.bitset import bits, union
 from numalign.model.demand import Step
-from numalign.model.machine import DevicePlace
 from numalign.model.node import Node
 from numalign.model.options import KubeletChange
 from numalign.model.pod import Role
@@ -117,11 +116,33 @@ class Allocation(NamedTuple):
 
 def states(node: Node, names: Iterable[str]) -> DeviceStates:
     """Return the state of those of these resources that a plugin has registered on this node."""
+    near, registered = KubeletChange.HINTS_WHERE_DEVICES_ARE in node.options.changes, dict[str, DeviceState]()
+    # A described machine has devices between zones and unhealthy ones; a topology shows neither.
     if node.machine and node.stock:
-        # A described machine has devices between zones and unhealthy ones; a topology shows neither.
-        stock, places = dict(node.stock.devices), dict(node.machine.devices)
-        return {name: _described(node, places[name], stock[name]) for name in sorted(names) if name in places}
-    return {name: _counted(node, name) for name in sorted(names) if name in node.devices}
+        stock, described = dict(node.stock.devices), dict(node.machine.devices)
+        position = {zone: at for at, zone in enumerate(node.ids)}
+        for name in sorted(described.keys() & set(names)):
+            places = described[name]
+            devices = Devices(
+                places=tuple(
+                    ELSEWHERE if place.zones != place.known else bits(position[zone] for zone in place.zones)
+                    for place in places
+                ),
+                # generateDeviceTopologyHints counts allDevices, unhealthy ones included, for the least width.
+                total=tuple(place.total for place in places),
+                zones=len(position),
+                healthy=tuple(place.healthy for place in places),
+                near=near,
+            )
+            registered[name] = DeviceState(devices, stock[name], (0,) * len(places))
+        return registered
+    capacity = tuple([zone.capacity for zone in node.zones])
+    allocatable = tuple([zone.allocatable for zone in node.zones])
+    for name in sorted(node.devices & set(names)):
+        devices = _devices(capacity, allocatable, name, near=near)
+        free = tuple([zone.free.get(name, 0) for zone in node.zones])
+        registered[name] = DeviceState(devices, free, (0,) * len(free))
+    return registered
 
 
 def topology_hints(states: DeviceStates, step: Step) -> list[ResourceHints]:
@@ -166,32 +187,6 @@ def allocate(
         taken[name] = _allocation(state, request, mask)
         after[name] = state.charged(taken[name].amounts, step.role)
     return after, taken
-
-
-def _described(node: Node, places: tuple[DevicePlace, ...], stock: tuple[int, ...]) -> DeviceState:
-    position = {zone: at for at, zone in enumerate(node.ids)}
-    devices = Devices(
-        places=tuple(
-            ELSEWHERE if place.zones != place.known else bits(position[zone] for zone in place.zones)
-            for place in places
-        ),
-        # generateDeviceTopologyHints counts allDevices, unhealthy ones included, for the least width.
-        total=tuple(place.total for place in places),
-        zones=len(position),
-        healthy=tuple(place.healthy for place in places),
-        near=KubeletChange.HINTS_WHERE_DEVICES_ARE in node.options.changes,
-    )
-    return DeviceState(devices, stock, (0,) * len(stock))
-
-
-def _counted(node: Node, name: str) -> DeviceState:
-    capacity = tuple([zone.capacity for zone in node.zones])
-    allocatable = tuple([zone.allocatable for zone in node.zones])
-    devices = _devices(
-        capacity, allocatable, name, near=KubeletChange.HINTS_WHERE_DEVICES_ARE in node.options.changes
-    )
-    free = tuple([zone.free.get(name, 0) for zone in node.zones])
-    return DeviceState(devices, free, (0,) * len(free))
 
 
 @lru_cache(maxsize=4096)

@@ -8,7 +8,7 @@ visits all zones. So where it is off, the others change no prediction, except th
 all zones; but each of them would double the sets of zones.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from numalign.kubelet import assumed_machine
@@ -25,25 +25,21 @@ Build = Callable[[tuple[ZoneId, ...], tuple[Core, ...], CpuSet, DevicePlaces], M
 def apart(node: Node, build: Build = Machine) -> Node:
     """Return an empty node with the zones that no hint can include in `others`."""
     near = KubeletChange.HINTS_WHERE_DEVICES_ARE in node.options.changes
-    if node.memory_manager is MemoryManager.STATIC or not near or not _shows_all(node):
+    # A CPU manager that is off lists no CPU, and an uncertain resource may be in any zone.
+    listed = frozenset[str]().union(*(zone.capacity for zone in node.zones))
+    shows_all = node.uncertain <= listed and (node.machine is not None or CPU in listed)
+    if node.memory_manager is MemoryManager.STATIC or not near or not shows_all:
         return node
     topology = node.machine.topology if node.machine else assumed_machine.assume(node).topology
     hinted = tuple(
-        zone for zone, cpus in zip(node.zones, topology.zones, strict=True) if cpus or _has_devices(zone)
+        zone
+        for zone, cpus in zip(node.zones, topology.zones, strict=True)
+        if cpus or any(amount and kind(name) is Kind.DEVICE for name, amount in zone.capacity.items())
     )
     if not hinted or len(hinted) == len(node.zones):
         return node
     others = tuple(zone for zone in node.zones if zone not in hinted)
     return _with_zones(node, hinted, (*node.others, *others), build)
-
-
-def _shows_all(node: Node) -> bool:
-    """Return whether it is known which zones have CPUs and devices.
-
-    A CPU manager that is off lists no CPU, and an uncertain resource may be in any zone.
-    """
-    listed = frozenset[str]().union(*(zone.capacity for zone in node.zones))
-    return node.uncertain <= listed and (node.machine is not None or CPU in listed)
 
 
 def together(node: Node) -> Node:
@@ -57,18 +53,13 @@ def order(node: Node) -> tuple[ZoneId, ...]:
 
 
 def _with_zones(node: Node, zones: tuple[Zone, ...], others: tuple[Zone, ...], build: Build) -> Node:
-    machine = node.machine and _of_zones(node.machine, [zone.id for zone in zones], build)
+    machine = node.machine
+    if machine:
+        # No CPU or device may be on other zones.
+        ids = tuple([zone.id for zone in zones])
+        devices = tuple(
+            (name, all_places(ids, (place for place in places if place.total)))
+            for name, places in machine.devices
+        )
+        machine = build(ids, machine.cores, machine.reserved, devices)
     return replace(node, zones=zones, others=others, machine=machine, stock=None)
-
-
-def _of_zones(machine: Machine, zones: Iterable[ZoneId], build: Build) -> Machine:
-    """Return the machine with only these zones; no CPU or device may be on others."""
-    ids = tuple(zones)
-    listed = {
-        name: all_places(ids, (place for place in places if place.total)) for name, places in machine.devices
-    }
-    return build(ids, machine.cores, machine.reserved, tuple(listed.items()))
-
-
-def _has_devices(zone: Zone) -> bool:
-    return any(amount and kind(name) is Kind.DEVICE for name, amount in zone.capacity.items())

@@ -75,12 +75,40 @@ def removed(state: ManagersState, assignments: Assignments) -> ManagersState:
 
 def with_state(node: Node, before: ManagersState, after: ManagersState) -> Node:
     """Return the node with the free amounts of a later state; `before` is the one read from it."""
-    spent = _spent(before, after)
-    zones = tuple(
-        _zone(node, at, spent, after.memory) if _touched(at, spent, before.memory, after.memory) else zone
-        for at, zone in enumerate(node.zones)
-    )
-    return replace(node, zones=zones, stock=_stock(node.stock, before, after))
+    spent, zones = _spent(before, after), list[Zone]()
+    for at, zone in enumerate(node.zones):
+        cells, cells_before = (
+            (memory.cells[at], memory.assignments[at]) if memory else None
+            for memory in (after.memory, before.memory)
+        )
+        # Unchanged zones stay the same objects, so that they need not be compared again.
+        if cells == cells_before and not any(amounts[at] for amounts in spent.values()):
+            zones.append(zone)
+            continue
+        free = Resources(
+            {
+                name: amount - spent[name][at] if name in spent else amount
+                for name, amount in zone.free.items()
+            }
+        )
+        if not cells:
+            zones.append(replace(zone, free=free))
+            continue
+        # A zone that is its own group needs none.
+        mask, assignments = cells
+        group = zone.cells if mask == 1 << at and not zone.cells else frozenset(bitmask.ids(mask, node.ids))
+        zones.append(replace(zone, free=free, cells=group, assignments=assignments))
+    stock = node.stock
+    # Of an assumed machine the CPUs are known by their ids once the first are allocated.
+    if stock is not None or before.cpus != after.cpus:
+        stock = stock or Stock()
+        # Devices that the pod does not name were not read, and none of them were allocated.
+        devices = (
+            (name, after.devices[name].free if name in after.devices else free)
+            for name, free in stock.devices
+        )
+        stock = Stock(after.cpus.free if after.cpus else stock.cpus, tuple(devices))
+    return replace(node, zones=tuple(zones), stock=stock)
 
 
 def _spent(before: ManagersState, after: ManagersState) -> dict[str, ZoneAmounts]:
@@ -98,45 +126,3 @@ def _spent(before: ManagersState, after: ManagersState) -> dict[str, ZoneAmounts
         remaining = after.memory.free
         spent |= {name: subtract(free, remaining[name]) for name, free in before.memory.free.items()}
     return spent
-
-
-def _touched(
-    at: int, spent: Mapping[str, ZoneAmounts], before: MemoryState | None, after: MemoryState | None
-) -> bool:
-    """Return whether resources of a zone were allocated or freed."""
-    # Unchanged zones stay the same objects, so that they need not be compared again.
-    if any(amounts[at] for amounts in spent.values()):
-        return True
-    one, other = (
-        (memory.cells[at], memory.assignments[at]) if memory else None for memory in (before, after)
-    )
-    return one != other
-
-
-def _zone(node: Node, at: int, spent: Mapping[str, ZoneAmounts], memory: MemoryState | None) -> Zone:
-    """Return one zone, less what was allocated, with the memory manager's groups."""
-    zone = node.zones[at]
-    free = Resources(
-        {name: amount - spent[name][at] if name in spent else amount for name, amount in zone.free.items()}
-    )
-    if memory is None:
-        return replace(zone, free=free)
-    # A zone that is its own group needs none.
-    mask = memory.cells[at]
-    cells = frozenset(bitmask.ids(mask, node.ids)) if mask != 1 << at or zone.cells else zone.cells
-    return replace(zone, free=free, cells=cells, assignments=memory.assignments[at])
-
-
-def _stock(stock: Stock | None, before: ManagersState, after: ManagersState) -> Stock | None:
-    """Return CPU ids and devices by place.
-
-    For an assumed machine, None before its first CPUs are allocated.
-    """
-    if stock is None and before.cpus == after.cpus:
-        return None
-    earlier = stock or Stock()
-    # Devices that the pod does not name were not read, and none of them were allocated.
-    devices = (
-        (name, after.devices[name].free if name in after.devices else free) for name, free in earlier.devices
-    )
-    return Stock(after.cpus.free if after.cpus else earlier.cpus, tuple(devices))

@@ -148,14 +148,8 @@ def merging(
     policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None = None
 ) -> Steps[Decision]:
     """Merge as `merge` does, step by step: best-effort merges list after list."""
-    if policy is Policy.BEST_EFFORT:
-        return (yield from _best_effort(hints, numa, tie_break))
-    return _POLICIES[policy](hints, numa, tie_break)
-
-
-def _best_effort(
-    hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None
-) -> Steps[Decision]:
+    if policy is not Policy.BEST_EFFORT:
+        return _POLICIES[policy](hints, numa, tie_break)
     merged = _preferred(hints, numa, tie_break)
     # Not preferred is good enough here: the widths of the hints decide which one it is.
     if merged is None:
@@ -213,12 +207,17 @@ def _best_not_preferred(
     lists = [hint.possible for hint in some]
     # An empty list is a nil mask: it neither raises the limit nor removes a zone from the others.
     limit = max((hint_sets.narrowest_width(possible, 0) for possible in lists), default=0)
-    # The lowest mask of the wanted width is often there, and no other can beat it.
-    first = bitmask.full(limit)
-    plain = tie_break is None and not numa.distances
-    if plain and _first_is_reached(lists, first, bitmask.full(numa.count)):
+    # The lowest mask of the wanted width is often there, and no other can beat it. Merged with full masks a
+    # hint is unchanged, so if all lists have that one, no merge is needed.
+    first, everything = bitmask.full(limit), bitmask.full(numa.count)
+    full = tie_break is None and not numa.distances and all(each >> everything & 1 for each in lists)
+    if full and any(possible >> first & 1 for possible in lists):
         return first
-    reachable = (yield from _intersections(lists, numa.count)) if lists else hint_sets.NONE
+    # Every non-empty mask that is the intersection of one hint from each list.
+    reachable = lists[0] if lists else hint_sets.NONE
+    for possible in lists[1:]:
+        yield
+        reachable = hint_sets.intersections(reachable, possible, numa.count)
     # First the limit itself, then closest to it from below, and only then anything wider.
     for width in (*range(limit, 0, -1), *range(limit + 1, numa.count + 1)):
         if alike := hint_sets.of_width(reachable, width):
@@ -241,25 +240,6 @@ def _chosen(equals: HintSet, hints: Sequence[ResourceHints], tie_break: TieBreak
 def _in_order(hints: HintSet) -> list[Mask]:
     """Return the masks in the order of IterateBitMasks: by width, then by their zones."""
     return sorted(hint_sets.listed(hints), key=lambda mask: (mask.bit_count(), *members(mask)))
-
-
-def _first_is_reached(lists: Sequence[HintSet], first: Mask, everything: Mask) -> bool:
-    """Return whether some list has the lowest mask of its width, and all lists have the full mask.
-
-    Merged with full masks a hint is unchanged, so no merge is needed.
-    """
-    if not all(possible >> everything & 1 for possible in lists):
-        return False
-    return any(possible >> first & 1 for possible in lists)
-
-
-def _intersections(lists: Sequence[HintSet], count: int) -> Steps[HintSet]:
-    """Return every non-empty mask that is the intersection of one hint from each list."""
-    merged, *others = lists
-    for other in others:
-        yield
-        merged = hint_sets.intersections(merged, other, count)
-    return merged
 
 
 _POLICIES: Mapping[Policy, Callable[[Sequence[ResourceHints], NumaInfo, TieBreak | None], Decision]] = (
