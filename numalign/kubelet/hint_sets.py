@@ -32,9 +32,6 @@ MOST_KEPT = 8
 _BYTE = 3
 """This many zones have as many masks as a byte has bits."""
 
-_ZONES_OF_SMALL = 16
-"""With this many zones, a mask is the intersection of two others (not the empty one) less than 2^32 times."""
-
 _DIGITS = bytes.maketrans(b"01", b"\0\1")
 _LAST_BIT = bytes(ord("1") if byte & 1 else ord("0") for byte in range(256))
 
@@ -118,58 +115,40 @@ def intersections(one: HintSet, other: HintSet, zones: int) -> HintSet:
     An AND-convolution over the lattice of masks counts how often a mask is such an intersection; each of its
     rounds adds up all masks at once, side by side in one long number.
     """
-    counts = (_over_supersets(_side_by_side(hints, zones), zones) for hints in (one, other))
-    code, size = _code(zones), _size(zones)
-    # Mask by mask: one product of the long numbers would mix their fields.
-    apart = (memoryview(count.to_bytes(size << zones, sys.byteorder)).cast(code) for count in counts)
-    ways = int.from_bytes(array(code, map(mul, *apart)).tobytes(), sys.byteorder)
+    code, size, counts = _code(zones), _size(zones), []
+    for hints in (one, other):
+        # A field for each mask, 1 for each of these masks.
+        ones = bytearray(size << zones)
+        ones[::size] = f"{hints:0{1 << zones}b}".encode().translate(_DIGITS)[::-1]
+        fields = int.from_bytes(ones, "little")
+        # Add to each mask all its supersets (the zeta transform over supersets). No field overflows into the
+        # next one: its sum is at most the number of masks.
+        for zone, without in enumerate(_without_zone(zones)):
+            fields += fields >> (8 * size << zone) & without
+        # Mask by mask: one product of the long numbers would mix their fields.
+        counts.append(memoryview(fields.to_bytes(size << zones, sys.byteorder)).cast(code))
+    ways = int.from_bytes(array(code, map(mul, *counts)).tobytes(), sys.byteorder)
+    # Subtract from each mask all its supersets (the inverse); the results are counts, never below 0.
+    for zone, without in enumerate(_without_zone(zones)):
+        ways -= ways >> (8 * size << zone) & without
+    # Fold each field into its lowest bit: shifts bring in bits of the next field only above that, and only
+    # that one is read.
+    for half in (8 * size >> fold for fold in range(1, (8 * size).bit_length())):
+        ways |= ways >> half
+    lowest_bytes = ways.to_bytes(size << zones, "little")[::size]
     # The kubelet drops a permutation whose merged mask is empty (policy.go).
-    return _any_way(_exactly(ways, zones), zones) & ~1
+    return int(lowest_bytes.translate(_LAST_BIT)[::-1], 2) & ~1
 
 
 def _code(zones: int) -> Literal["I", "Q"]:
     """Return the array type whose fields are wide enough for the counts of masks."""
-    return "I" if zones <= _ZONES_OF_SMALL else "Q"
+    # With 16 zones, a mask is the intersection of two others (not the empty one) less than 2^32 times.
+    return "I" if zones <= 16 else "Q"  # noqa: PLR2004  as said
 
 
 def _size(zones: int) -> int:
     """Return the size of such a field in bytes."""
     return array(_code(zones)).itemsize
-
-
-def _side_by_side(hints: HintSet, zones: int) -> int:
-    """Return a number with a field for each mask, 1 for each of these masks."""
-    size = _size(zones)
-    fields = bytearray(size << zones)
-    fields[::size] = f"{hints:0{1 << zones}b}".encode().translate(_DIGITS)[::-1]
-    return int.from_bytes(fields, "little")
-
-
-def _over_supersets(fields: int, zones: int) -> int:
-    """Add to each mask all its supersets (the zeta transform over supersets)."""
-    bits = 8 * _size(zones)
-    # No field overflows into the next one: its sum is at most the number of masks.
-    for zone, without in enumerate(_without_zone(zones)):
-        fields += fields >> (bits << zone) & without
-    return fields
-
-
-def _exactly(fields: int, zones: int) -> int:
-    """Subtract from each mask all its supersets (the inverse); the results are counts, never below 0."""
-    bits = 8 * _size(zones)
-    for zone, without in enumerate(_without_zone(zones)):
-        fields -= fields >> (bits << zone) & without
-    return fields
-
-
-def _any_way(fields: int, zones: int) -> HintSet:
-    """Return the masks whose field is not 0."""
-    size = _size(zones)
-    # Shifts bring in bits of the next field only above the lowest bit, and only that one is read.
-    for half in (8 * size >> fold for fold in range(1, (8 * size).bit_length())):
-        fields |= fields >> half
-    lowest_bytes = fields.to_bytes(size << zones, "little")[::size]
-    return int(lowest_bytes.translate(_LAST_BIT)[::-1], 2)
 
 
 @lru_cache(maxsize=32)

@@ -152,18 +152,15 @@ def _hints(memory: MemoryState, request: Resources) -> ResourceHints:
     if groups := memory.groups:
         possible &= _open(memory.cells, groups)
     for name, size in request.items() if possible else ():
-        possible &= hint_sets.reaching(memory.free[name], size) | _enough_with_reusable(memory, name, size)
+        free = memory.free[name]
+        # Free memory and what init containers left may be enough together, for exactly their set of zones.
+        with_reusable = hint_sets.of(
+            mask
+            for (mask, resource), again in memory.reusable.items()
+            if resource == name and sum([free[zone] for zone in members(mask)]) + again >= size
+        )
+        possible &= hint_sets.reaching(free, size) | with_reusable
     return hints_preferring(MEMORY, possible, fewest)
-
-
-def _enough_with_reusable(memory: MemoryState, name: str, size: int) -> HintSet:
-    """Return the sets of zones where free memory and what init containers left are enough together."""
-    free = memory.free[name]
-    return hint_sets.of(
-        mask
-        for (mask, resource), again in memory.reusable.items()
-        if resource == name and sum([free[zone] for zone in members(mask)]) + again >= size
-    )
 
 
 def _large_enough(memory: MemoryState, request: Resources) -> tuple[HintSet, int]:

@@ -145,20 +145,17 @@ def _use(state: ManagersState, name: str) -> Use:
         pool = state.devices[name]
         return Use(pool.devices.places, pool.devices.healthy, pool.free)
     if state.cpus and name == CPU:
-        topology, reserved = state.cpus.topology, state.cpus.reserved
-        allocatable = cpu_manager.cpus_per_zone(topology, topology.everything & ~reserved)
-        return Use(
-            _zones(len(allocatable)), allocatable, cpu_manager.cpus_per_zone(topology, state.cpus.free)
+        topology = state.cpus.topology
+        available = topology.everything & ~state.cpus.reserved
+        allocatable, free = (
+            cpu_manager.cpus_per_zone(topology, cpus) for cpus in (available, state.cpus.free)
         )
-    # A manager of policy none has allocated nothing of nothing, which decides nothing.
-    if state.memory is None or name not in state.memory.free:
-        return Use((), (), ())
-    allocatable = state.memory.allocatable[name]
-    return Use(_zones(len(allocatable)), allocatable, state.memory.free[name])
-
-
-def _zones(count: int) -> Sequence[Mask]:
-    return [1 << zone for zone in range(count)]
+    elif state.memory and name in state.memory.free:
+        allocatable, free = state.memory.allocatable[name], state.memory.free[name]
+    else:
+        # A manager of policy none has allocated nothing of nothing, which decides nothing.
+        allocatable = free = ()
+    return Use([1 << zone for zone in range(len(allocatable))], allocatable, free)
 
 
 def _sign(number: int) -> int:

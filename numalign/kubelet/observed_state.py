@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from numalign.kubelet import memory_manager
 from numalign.kubelet.cpu_manager import CpuState
-from numalign.kubelet.device_manager import ELSEWHERE, DeviceState
+from numalign.kubelet.device_manager import ELSEWHERE
 from numalign.kubelet.managers_state import (
     Assignments,
     Entry,
@@ -20,7 +20,7 @@ from numalign.kubelet.managers_state import (
     read_state,
     with_state,
 )
-from numalign.kubelet.memory_manager import Block, MemoryState
+from numalign.kubelet.memory_manager import Block
 from numalign.model.bitset import bits, lowest, members, union
 from numalign.model.demand import WHOLE_POD, Demand
 from numalign.model.machine import CpuSet
@@ -59,12 +59,27 @@ def observe(
     after, position = before, {zone.id: at for at, zone in enumerate(node.zones)}
     for container in containers:
         after = _with_container(after, container, roles[container.container], position)
-    cpus = after.cpus
+    cpus, memory = after.cpus, after.memory and memory_manager.containers_started(after.memory)
     if before.cpus and cpus and free and any(container.cpus is None for container in containers):
-        unassigned = _counted_cpus(cpus, node, free)
+        # As many CPUs are free in each zone as were observed.
+        unassigned = 0
+        for zone, in_zone in zip(node.ids, cpus.topology.zones, strict=True):
+            own = cpus.free & in_zone
+            if (zone,) in free:
+                spare = own.bit_count() - free[zone,].get(CPU, 0) // MILLI
+                busy = in_zone & ~own & ~cpus.reserved
+                own = own & ~lowest(own, spare) if spare >= 0 else own | lowest(busy, -spare)
+            unassigned |= own
         cpus = cpus._replace(free=unassigned, given=before.cpus.free & ~unassigned)
-    running = after.memory and _with_free(memory_manager.containers_started(after.memory), node, free)
-    settled = after._replace(cpus=cpus, memory=running)
+    if memory and free is not None:
+        # A block does not show which zone of a group gave its memory.
+        zones = [free.get((zone.id,), EMPTY) for zone in node.zones]
+        amounts = {
+            name: tuple(zone.get(name, predicted[at]) for at, zone in enumerate(zones))
+            for name, predicted in memory.free.items()
+        }
+        memory = memory._replace(free=amounts)
+    settled = after._replace(cpus=cpus, memory=memory)
     return with_state(node, before, settled), assignments_since(before, settled)
 
 
@@ -83,18 +98,20 @@ def _with_container(
         # A node may not report a resource that was observed on it.
         if kind(name) is Kind.MEMORY and state.memory and name in state.memory.free
     )
+    devices = {}
+    for name, pool in state.devices.items():
+        taken = {mask: amount for mask, resource, amount in entries if resource == name}
+        places = (place & ~ELSEWHERE for place in pool.devices.places)
+        devices[name] = pool.charged(tuple(taken.get(place, 0) for place in places), role)
     return ManagersState(
         state.cpus and state.cpus.charged(_cpus(state.cpus, container, entries), role),
         state.memory and memory_manager.with_blocks(state.memory, blocks),
-        {name: _devices(pool, name, entries, role) for name, pool in state.devices.items()},
+        devices,
     )
 
 
 def _cpus(state: CpuState, container: ObservedContainer, entries: list[Entry]) -> CpuSet:
-    """Return the observed CPUs or, if only amounts are known, as many of their zones.
-
-    Reusable CPUs come first.
-    """
+    """Return the observed CPUs or, if only amounts are known, as many of their zones, reusable ones first."""
     if container.cpus is not None:
         return container.cpus
     chosen = 0
@@ -103,35 +120,4 @@ def _cpus(state: CpuState, container: ObservedContainer, entries: list[Entry]) -
             zones = union(state.topology.zones[at] for at in members(mask))
             again = lowest(state.reusable & zones, amount // MILLI)
             chosen |= again | lowest(state.free & zones, amount // MILLI - again.bit_count())
-    return chosen
-
-
-def _devices(pool: DeviceState, name: str, entries: list[Entry], role: Role) -> DeviceState:
-    amounts = {mask: amount for mask, resource, amount in entries if resource == name}
-    places = (place & ~ELSEWHERE for place in pool.devices.places)
-    return pool.charged(tuple(amounts.get(place, 0) for place in places), role)
-
-
-def _with_free(memory: MemoryState, node: Node, free: FreeByZone | None) -> MemoryState:
-    """Return the memory with the observed free amounts: a block does not show which zone of a group gave."""
-    if free is None:
-        return memory
-    zones = [free.get((zone.id,), EMPTY) for zone in node.zones]
-    amounts = {
-        name: tuple(zone.get(name, predicted[at]) for at, zone in enumerate(zones))
-        for name, predicted in memory.free.items()
-    }
-    return memory._replace(free=amounts)
-
-
-def _counted_cpus(state: CpuState, node: Node, free: FreeByZone) -> CpuSet:
-    """Return the free CPUs, as many in each zone as were observed."""
-    chosen = 0
-    for zone, cpus in zip(node.ids, state.topology.zones, strict=True):
-        own = state.free & cpus
-        if (zone,) in free:
-            spare = own.bit_count() - free[zone,].get(CPU, 0) // MILLI
-            busy = cpus & ~own & ~state.reserved
-            own = own & ~lowest(own, spare) if spare >= 0 else own | lowest(busy, -spare)
-        chosen |= own
     return chosen

@@ -6,14 +6,13 @@ pod-level resources (AllocatePod of the CPU and the memory manager). Containers 
 the pinned ones leave. The device manager does not take part, and gives such a pod no devices.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from numalign.kubelet import cpu_manager, memory_manager
 from numalign.kubelet.admission_errors import RejectionReason
-from numalign.kubelet.cpu_manager import CpuState
 from numalign.kubelet.managers_state import Entry, ManagersState
 from numalign.kubelet.topology_manager import TopologyHint
-from numalign.model.demand import Demand, Step
+from numalign.model.demand import Demand
 from numalign.model.machine import CpuSet
 from numalign.model.pod import Role
 from numalign.model.resources import CPU, MILLI, Resources
@@ -32,9 +31,19 @@ def allocate_cpus(
     allocated = cpu_manager.allocate(state.cpus, demand.whole, affinity.mask)
     if isinstance(allocated, RejectionReason):
         return allocated
-    after, cpus = allocated
-    parts = divide_cpus(after, cpus, demand.steps, (affinity.mask or 0).bit_count())
-    return parts if isinstance(parts, RejectionReason) else (state._replace(cpus=after), parts)
+    after, free = allocated
+    parts, width = dict[str, CpuSet](), (affinity.mask or 0).bit_count()
+    for step in demand.steps:
+        if step.cpu:
+            # Within what the pod was given, by the same choice as elsewhere: no affinity applies any more.
+            # takeByTopology alone: a part of the pod can split a core even under full-pcpus-only.
+            cpus = cpu_manager.allocate_cpus(after, free, step.cpu // MILLI, width)
+            if isinstance(cpus, RejectionReason):
+                return cpus
+            parts[step.container] = cpus
+            # An init container has ended when the next one takes its CPUs, so they stay in the pod's pool.
+            free = free if step.role is Role.INIT else free & ~cpus
+    return state._replace(cpus=after), parts
 
 
 def allocate_memory(
@@ -52,38 +61,8 @@ def allocate_memory(
         return RejectionReason.UNEXPECTED_ADMISSION
     # All blocks of the pod come from one set of zones; without a block no container has any.
     mask = after.blocks[0].mask if after.blocks else 0
-    entries = {
-        name: tuple((mask, resource, size) for resource, size in share.items() if mask)
-        for name, share in divide_memory(whole.memory, demand.steps).items()
-    }
-    return state._replace(memory=after), entries
-
-
-def divide_cpus(
-    state: CpuState, pod: CpuSet, steps: Sequence[Step], hint_width: int
-) -> Mapping[str, CpuSet] | RejectionReason:
-    """Return the CPUs of each pinned container, by name, or why there are too few for one.
-
-    An init container has ended when the next one takes its CPUs, so they stay in the pod's own pool.
-    `hint_width` is the number of zones of the pod's hint.
-    """
-    shares, free = dict[str, CpuSet](), pod
-    for step in steps:
-        if step.cpu:
-            # Within what the pod was given, by the same choice as elsewhere: no affinity applies any more.
-            # takeByTopology alone: a part of the pod can split a core even under full-pcpus-only.
-            cpus = cpu_manager.allocate_cpus(state, free, step.cpu // MILLI, hint_width)
-            if isinstance(cpus, RejectionReason):
-                return cpus
-            shares[step.container] = cpus
-            free = free if step.role is Role.INIT else free & ~cpus
-    return shares
-
-
-def divide_memory(pod: Resources, steps: Sequence[Step]) -> Mapping[str, Resources]:
-    """Return the memory of each container, by name, shared memory included."""
-    shares, free = dict[str, Resources](), pod
-    for step in steps:
+    shares, free = dict[str, Resources](), whole.memory
+    for step in demand.steps:
         if step.memory:
             shares[step.container] = step.memory
             if step.role is not Role.INIT:
@@ -91,4 +70,13 @@ def divide_memory(pod: Resources, steps: Sequence[Step]) -> Mapping[str, Resourc
         # It sees all that sidecars before it left; apps have not started.
         elif step.role is Role.INIT:
             shares[step.container] = free.positive()
-    return {step.container: shares.get(step.container, free.positive()) for step in steps}
+    # Containers that are not pinned share what is left.
+    entries = {
+        step.container: tuple(
+            (mask, resource, size)
+            for resource, size in shares.get(step.container, free.positive()).items()
+            if mask
+        )
+        for step in demand.steps
+    }
+    return state._replace(memory=after), entries

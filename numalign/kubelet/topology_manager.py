@@ -10,13 +10,12 @@ closed form:
   masks counts which ones exist, in k * 2^n * n steps instead of (2^n)^k (`hint_sets.intersections`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import product
 from math import prod
 from operator import and_
-from types import MappingProxyType
 from typing import NamedTuple
 
 from numalign.kubelet import bitmask, hint_sets
@@ -124,9 +123,6 @@ class Decision(NamedTuple):
     admitted: bool
 
 
-_REFUSED = Decision(TopologyHint(None, preferred=False), admitted=False)
-
-
 def hints_preferring(resource: str, possible: HintSet, width: int) -> ResourceHints:
     """Return hints of which those of one width are preferred, as all managers do by default."""
     return ResourceHints(resource, possible, hint_sets.of_width(possible, width))
@@ -148,34 +144,29 @@ def merging(
     policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None = None
 ) -> Steps[Decision]:
     """Merge as `merge` does, step by step: best-effort merges list after list."""
-    if policy is not Policy.BEST_EFFORT:
-        return _POLICIES[policy](hints, numa, tie_break)
+    if policy is Policy.NONE:
+        # The kubelet asks no hint provider, and stores no affinity.
+        return Decision(TopologyHint(None, preferred=False), admitted=True)
+    if policy is Policy.SINGLE_NUMA_NODE:
+        # Only preferred hints of one zone count (filterSingleNumaHints), whatever the distances: comparing
+        # these is left to other policies.
+        ones = ((name, hint_sets.of_width(possible & best, 1)) for name, possible, best in hints)
+        hints, numa = [ResourceHints(name, one, one) for name, one in ones], replace(numa, distances=None)
     merged = _preferred(hints, numa, tie_break)
-    # Not preferred is good enough here: the widths of the hints decide which one it is.
+    if policy is Policy.BEST_EFFORT:
+        # Not preferred is good enough here: the widths of the hints decide which one it is.
+        if merged is None:
+            best = yield from _best_not_preferred(hints, numa, tie_break)
+            merged = TopologyHint(best, preferred=False)
+        return Decision(merged, admitted=True)
+    # canAdmitPodResult of policy_restricted.go checks only Preferred, however wide the mask is; a refused
+    # container keeps no affinity.
     if merged is None:
-        best = yield from _best_not_preferred(hints, numa, tie_break)
-        merged = TopologyHint(best, preferred=False)
+        return Decision(TopologyHint(None, preferred=False), admitted=False)
+    # An affinity to all zones is stored as none (policy_single_numa_node.go), which is read as "don't care".
+    if policy is Policy.SINGLE_NUMA_NODE and merged.mask == numa.everything:
+        merged = TopologyHint(None, preferred=True)
     return Decision(merged, admitted=True)
-
-
-def _restricted(hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None) -> Decision:
-    """Admit what all resources prefer; a refused container keeps no affinity."""
-    # canAdmitPodResult of policy_restricted.go checks only Preferred, however wide the mask is.
-    merged = _preferred(hints, numa, tie_break)
-    return Decision(merged, admitted=True) if merged else _REFUSED
-
-
-def _single_numa_node(hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None) -> Decision:
-    """Count only preferred hints of one zone (filterSingleNumaHints), whatever the distances."""
-    ones = [(resource, hint_sets.of_width(possible & best, 1)) for resource, possible, best in hints]
-    # Distances do not decide between single zones: the comparison by distance is left to other policies.
-    decision = _restricted(
-        [ResourceHints(name, one, one) for name, one in ones], replace(numa, distances=None), tie_break
-    )
-    # An affinity to all zones is stored as none, which the managers read as "don't care".
-    if decision.affinity.mask == numa.everything:
-        return Decision(TopologyHint(None, preferred=True), admitted=True)
-    return decision
 
 
 def _preferred(
@@ -240,15 +231,3 @@ def _chosen(equals: HintSet, hints: Sequence[ResourceHints], tie_break: TieBreak
 def _in_order(hints: HintSet) -> list[Mask]:
     """Return the masks in the order of IterateBitMasks: by width, then by their zones."""
     return sorted(hint_sets.listed(hints), key=lambda mask: (mask.bit_count(), *members(mask)))
-
-
-_POLICIES: Mapping[Policy, Callable[[Sequence[ResourceHints], NumaInfo, TieBreak | None], Decision]] = (
-    MappingProxyType(
-        {
-            # Under policy none the kubelet asks no hint provider, and stores no affinity.
-            Policy.NONE: lambda *_: Decision(TopologyHint(None, preferred=False), admitted=True),
-            Policy.RESTRICTED: _restricted,
-            Policy.SINGLE_NUMA_NODE: _single_numa_node,
-        }
-    )
-)

@@ -11,7 +11,7 @@ policy_static.go of memorymanager, Kubernetes v1.32.13 to v1.36.3. Which options
 checked here.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from numalign.model import resources
@@ -54,60 +54,65 @@ def start_errors(node: Node, reserved: Reserved | None = None) -> list[Mistake]:
 
     What depends on the machine is checked only if the machine is known.
     """
-    checks = [*_FOR_CPUS[node.cpu_manager], *_FOR_MEMORY[node.memory_manager]]
-    checks += [] if node.policy is Policy.NONE else _FOR_ZONES
-    return [
-        Mistake(field, f"the kubelet would not start: {reason}")
-        for check in checks
-        for field, reason in check(node, reserved)
-    ]
+    errors = [*_of_cpus(node), *_of_memory(node, reserved)]
+    # Under policy none the topology manager reads no options.
+    errors += [] if node.policy is Policy.NONE else _of_zones(node)
+    return [Mistake(field, f"the kubelet would not start: {reason}") for field, reason in errors]
 
 
 StartError = tuple[str, str]
 """The field that is wrong, and the reason."""
 
-StartCheck = Callable[[Node, Reserved | None], Iterator[StartError]]
 
-
-def _options_without_use(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
-    # NewNonePolicy of policy_none.go accepts no options.
-    if node.options.cpu:
-        yield (
-            CPU_OPTIONS,
-            f"the CPU manager's policy none takes no options, not {', '.join(sorted(node.options.cpu))}",
-        )
-
-
-def _clashing_options(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
-    for one, other in CLASHES:
-        if {one, other} <= node.options.cpu:
-            yield CPU_OPTIONS, f"{one} and {other} cannot be used at the same time"
-
-
-def _sockets(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
-    if CpuOption.ALIGN_BY_SOCKET not in node.options.cpu:
+def _of_cpus(node: Node) -> Iterator[StartError]:
+    options = node.options.cpu
+    if node.cpu_manager is CpuManager.NONE:
+        # NewNonePolicy of policy_none.go accepts no options.
+        if options:
+            yield (
+                CPU_OPTIONS,
+                f"the CPU manager's policy none takes no options, not {', '.join(sorted(options))}",
+            )
         return
+    for one, other in CLASHES:
+        if {one, other} <= options:
+            yield CPU_OPTIONS, f"{one} and {other} cannot be used at the same time"
     # ValidateStaticPolicyOptions, which needs the topology manager's policy and the machine for it.
-    where = f"{CPU_OPTIONS}.{CpuOption.ALIGN_BY_SOCKET}"
-    if node.policy is Policy.SINGLE_NUMA_NODE:
+    by_socket, where = CpuOption.ALIGN_BY_SOCKET in options, f"{CPU_OPTIONS}.{CpuOption.ALIGN_BY_SOCKET}"
+    if by_socket and node.policy is Policy.SINGLE_NUMA_NODE:
         yield where, f"it is not compatible with topologyManagerPolicy {Policy.SINGLE_NUMA_NODE}"
     # NumNUMANodes counts zones that own CPUs, and NumSockets every socket.
     laid = node.machine.topology if node.machine else None
-    if laid and len(laid.sockets) > laid.zones_with_cpus:
+    if by_socket and laid and len(laid.sockets) > laid.zones_with_cpus:
         counts = f"{len(laid.sockets)} sockets are more than the {laid.zones_with_cpus} zones that have CPUs"
         yield where, f"it is not compatible with a machine whose {counts}"
-
-
-def _no_reserved_cpu(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     # NewManager of cpu_manager.go: otherwise exclusive CPUs could use up the shared pool.
     if node.machine and not node.machine.reserved:
         yield RESERVED_CPUS, "the CPU manager's policy static needs more than zero CPUs reserved"
 
 
-def _no_reserved_memory(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
+def _of_memory(node: Node, reserved: Reserved | None) -> Iterator[StartError]:
+    if node.memory_manager is MemoryManager.NONE:
+        return
     # NewPolicyStatic adds up memory alone, so reserved hugepages do not help.
     if node.machine and not any(map(_kept, node.zones)):
         yield RESERVED_MEMORY, "the memory manager's policy Static needs memory reserved on some zone"
+    if reserved is None:
+        return
+    # getTotalMemoryTypeReserved of memory_manager.go, by NUMA id.
+    for zone in sorted(reserved.zones.keys() - {zone.id for zone in node.zones}):
+        yield RESERVED_MEMORY, f"zone {zone} does not exist on this machine"
+    # validateReservedMemory: a name that only one side has counts as zero on the other.
+    zones = EMPTY
+    for amounts in reserved.zones.values():
+        zones = zones.plus(amounts)
+    # A node as a whole cannot reserve hugepages (parseResourceList of cmd/kubelet/app/server.go).
+    whole = Resources({**dict.fromkeys(zones, 0), MEMORY: reserved.memory or 0})
+    for name in whole:
+        shown = [resources.render(name, bag.get(name, 0)) for bag in (zones, whole)]
+        if shown[0] != shown[1] and (name != MEMORY or reserved.memory is not None):
+            sums = "kubeReserved, systemReserved and evictionHard"
+            yield RESERVED_MEMORY, f"the zones reserve {shown[0]} of {name}, but {sums} reserve {shown[1]}"
 
 
 def _kept(zone: Zone) -> int:
@@ -119,52 +124,15 @@ def _kept(zone: Zone) -> int:
     return zone.capacity.get(MEMORY, 0) - huge - zone.allocatable.get(MEMORY, 0)
 
 
-def _strange_zones(node: Node, reserved: Reserved | None) -> Iterator[StartError]:
-    # getTotalMemoryTypeReserved of memory_manager.go, by NUMA id.
-    for zone in sorted((reserved.zones.keys() if reserved else set()) - {zone.id for zone in node.zones}):
-        yield RESERVED_MEMORY, f"zone {zone} does not exist on this machine"
-
-
-def _unequal_sums(_node: Node, reserved: Reserved | None) -> Iterator[StartError]:
-    if reserved is None:
-        return
-    # validateReservedMemory: a name that only one side has counts as zero on the other.
-    zones = EMPTY
-    for amounts in reserved.zones.values():
-        zones = zones.plus(amounts)
-    # A node as a whole cannot reserve hugepages (parseResourceList of cmd/kubelet/app/server.go).
-    node = Resources({**dict.fromkeys(zones, 0), MEMORY: reserved.memory or 0})
-    for name in node:
-        shown = [resources.render(name, bag.get(name, 0)) for bag in (zones, node)]
-        if shown[0] != shown[1] and (name != MEMORY or reserved.memory is not None):
-            sums = "kubeReserved, systemReserved and evictionHard"
-            yield RESERVED_MEMORY, f"the zones reserve {shown[0]} of {name}, but {sums} reserve {shown[1]}"
-
-
-def _too_many_zones(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
+def _of_zones(node: Node) -> Iterator[StartError]:
     # NewPolicyOptions refuses a low limit before NewManager of topology_manager.go counts any zone.
     where = f"{TOPOLOGY_OPTIONS}.{MAX_ZONES}"
     if node.max_zones < DEFAULT_MAX_ZONES:
         yield where, f"{node.max_zones} is below the minimum of {DEFAULT_MAX_ZONES}"
     elif len(node.zones) > node.max_zones:
         yield where, f"the machine has {len(node.zones)} zones, and it aligns at most {node.max_zones}"
-
-
-def _no_distances(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     # NewNUMAInfo needs the distances of every zone, but only under this option.
     silent = [str(zone.id) for zone in node.zones if not zone.costs]
     if node.machine and TopologyOption.PREFER_CLOSEST in node.options.topology and silent:
         where = f"{TOPOLOGY_OPTIONS}.{TopologyOption.PREFER_CLOSEST}"
         yield where, f"the machine does not report the distances of zone {', '.join(silent)}"
-
-
-_FOR_CPUS: Mapping[CpuManager, tuple[StartCheck, ...]] = {
-    CpuManager.NONE: (_options_without_use,),
-    CpuManager.STATIC: (_clashing_options, _sockets, _no_reserved_cpu),
-}
-_FOR_MEMORY: Mapping[MemoryManager, tuple[StartCheck, ...]] = {
-    MemoryManager.NONE: (),
-    MemoryManager.STATIC: (_no_reserved_memory, _strange_zones, _unequal_sums),
-}
-# Under policy none the topology manager reads no options.
-_FOR_ZONES: tuple[StartCheck, ...] = (_too_many_zones, _no_distances)

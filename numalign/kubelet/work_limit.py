@@ -56,7 +56,9 @@ class Work(NamedTuple):
         # Beyond it one piece alone takes too long, however few containers there are.
         if zones > MOST_ZONES:
             return LIMIT + 1
-        return own + self.lists * _list(zones) + self.merges * _merge(zones)
+        # `hint_sets.reaching` builds a list from the masks of each half of the zones, and
+        # `hint_sets.intersections` counts the intersections of a merge.
+        return own + self.lists * (1 + (1 << (zones + 1) // 2)) + self.merges * (10 + (zones << zones) // 64)
 
 
 def answerable(node: Node, demand: Demand) -> bool:
@@ -76,18 +78,28 @@ def estimate(node: Node, demand: Demand) -> Work:
     # scope_pod.go asks for hints once, and still allocates container by container.
     aligned = whole or demand.steps
     # Policy none is no exception: without an affinity the memory manager's Allocate generates hints itself.
-    kept = [_kept(node, step) for step in (*demand.steps, *whole)]
-    pieces = [0 if silent else _pieces(node, step) for step in aligned]
-    between = 0 if silent else sum(_between(node, step) for step in aligned)
-    merged = sum(max(0, _pieces(node, step) + _kept(node, step) - 1) for step in aligned)
+    kept = sum(_kept(node, step) for step in (*demand.steps, *whole))
+    lists = [_pieces(node, step) + _kept(node, step) for step in aligned]
+    own = 0 if silent else sum(_pieces(node, step) + _between(node, step) for step in aligned)
+    choices, zones = 0, len(node.zones)
+    if ties(node) is not None:
+        # Between equals, preferred ones and others (`topology_manager`).
+        preferred = _SCORED * min(comb(zones, zones // 2), MOST_EQUALS)
+        best_effort = node.policy is Policy.BEST_EFFORT
+        others = [
+            min(((1 << zones) - 1) ** count, MOST_PERMUTATIONS) if best_effort else 0 for count in lists
+        ]
+        choices = sum(
+            count * (preferred + _SCORED_AGAIN * more) for count, more in zip(lists, others, strict=True)
+        )
     return Work(
         containers=len(demand.steps),
-        lists=sum(pieces) + between + 2 * sum(kept),
+        lists=own + 2 * kept,
         # The other policies need only preferred masks, which one AND of the lists finds.
-        merges=merged if node.policy is Policy.BEST_EFFORT else 0,
+        merges=sum(max(0, count - 1) for count in lists) if node.policy is Policy.BEST_EFFORT else 0,
         # Allocate goes through the blocks of init containers (updateInitContainersMemoryBlocks).
-        looks=len(demand.steps) * sum(kept),
-        choices=sum(_choice(node, _pieces(node, step) + _kept(node, step)) for step in aligned),
+        looks=len(demand.steps) * kept,
+        choices=choices,
     )
 
 
@@ -105,30 +117,9 @@ def _kept(node: Node, step: Step) -> int:
     return max(len(step.memory), int(step.managed))
 
 
-def _choice(node: Node, lists: int) -> int:
-    """Return the units of the choice between equals, preferred ones and others (`topology_manager`)."""
-    if ties(node) is None:
-        return 0
-    zones = len(node.zones)
-    scored = _SCORED * min(comb(zones, zones // 2), MOST_EQUALS)
-    if node.policy is Policy.BEST_EFFORT:
-        scored += _SCORED_AGAIN * min(((1 << zones) - 1) ** lists, MOST_PERMUTATIONS)
-    return lists * scored
-
-
 def _between(node: Node, step: Step) -> int:
     """Return how many more lists devices between zones need: for them and for all devices."""
     places = dict(node.machine.devices) if node.machine else {}
     wide = [sum(len(place.zones) > 1 for place in places.get(name, ())) for name in step.devices]
     half = 1 << (len(node.zones) + 1) // 2
     return sum([2 * (1 + count) * min(1 << count, half) for count in wide if count])
-
-
-def _list(zones: int) -> int:
-    """Return the cost of a list, built from the masks of each half of the zones (`hint_sets.reaching`)."""
-    return 1 + (1 << (zones + 1) // 2)
-
-
-def _merge(zones: int) -> int:
-    """Return the cost of a merge, which counts the intersections (`hint_sets.intersections`)."""
-    return 10 + (zones << zones) // 64

@@ -61,9 +61,13 @@ class GrowablePools:
         chosen = [each for each in constraints.selector if self._names(each)]
         for term in constraints.terms if constraints.terms is not None else [None]:
             named = [*chosen, *filter(self._names, term.expressions if term else ())]
-            growable = [pool for each in named if (pool := self._growable(each))]
-            if growable and len(growable) == len(named):
-                return growable[0]
+            names = [LabelValues(each.values if each.operator is Operator.IN else None) for each in named]
+            pools = [
+                self._pool(each.key, self._left(each.key, its))
+                for each, its in zip(named, names, strict=True)
+            ]
+            if pools and all(pools):
+                return pools[0]
         return None
 
     def grown_by(self, shape: Shape, constraints: Constraints) -> Pool | None:
@@ -87,13 +91,6 @@ class GrowablePools:
 
     def _names(self, requirement: Requirement) -> bool:
         return requirement.key in self.labels and not requirement.allows(None)
-
-    def _growable(self, requirement: Requirement) -> Pool | None:
-        """Return a pool that meets a requirement which names pools, and that may grow."""
-        key = requirement.key
-        if requirement.operator is not Operator.IN:
-            return None if Pool(key) in self.fixed else Pool(key)
-        return self._pool(key, self._left(key, LabelValues(requirement.values)))
 
     def _left(self, key: str, names: LabelValues) -> LabelValues:
         """Return the names of pools without those of fixed ones."""

@@ -8,7 +8,7 @@ anything else, or has more of any device, is another machine or configuration. F
 also known which of its devices exist but are not healthy.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
@@ -33,7 +33,10 @@ def with_devices_of(node: Node, healthy: Node) -> Node | None:
     if zones is None:
         return None
     machine = node.machine and _restored_machine(node.machine, healthy.machine, zones)
-    totals = _totals(node.totals, healthy)
+    totals = None
+    if node.totals is not None and healthy.totals is not None:
+        listed = {name: healthy.totals[name] for name in healthy.devices if name in healthy.totals}
+        totals = shared(node.totals.most({**node.totals, **listed}))
     restored = replace(node, zones=zones, totals=totals, machine=machine, stock=None, health=None)
     return hinted_zones.apart(restored) if node_class(restored) == node_class(healthy) else None
 
@@ -41,7 +44,9 @@ def with_devices_of(node: Node, healthy: Node) -> Node | None:
 def with_whole_machine(node: Node) -> Node | None:
     """Return the empty node with every device of its machine healthy; None if it lacks none."""
     machine = node.machine
-    if machine is None or all(place.healthy == place.total for place in _places(machine)):
+    if machine is None:
+        return None
+    if all(place.healthy == place.total for _, places in machine.devices for place in places):
         return None
     devices = (
         (name, tuple(replace(place, healthy=place.total) for place in places))
@@ -70,7 +75,11 @@ def with_all_devices(node: Node, most: Resources | None) -> Node | None:
     if given and not unplaced and _within(Resources(total), node.totals):
         return None
     zones = tuple(_with_all(zone.emptied(), unplaced) for zone in node.zones)
-    machine = node.machine and _without(node.machine, unplaced)
+    machine = node.machine
+    # Laying out its CPUs again takes time.
+    if machine and unplaced:
+        placed = tuple(pair for pair in machine.devices if pair[0] not in unplaced)
+        machine = replace(machine, devices=placed)
     totals = shared(node.totals.most(total))
     return replace(node, zones=zones, totals=totals, machine=machine, stock=None, health=None)
 
@@ -85,10 +94,6 @@ def _with_all(zone: Zone, unplaced: AbstractSet[str]) -> Zone:
     return replace(zone, capacity=capacity, allocatable=allocatable, free=allocatable)
 
 
-def _places(machine: Machine) -> Iterator[DevicePlace]:
-    return (place for _, places in machine.devices for place in places)
-
-
 def _listed(node: Node) -> dict[str, int]:
     """Return how many devices of each resource a node lists, without zeros."""
     if node.machine is None:
@@ -98,34 +103,24 @@ def _listed(node: Node) -> dict[str, int]:
     return {name: total for name, total in totals if total}
 
 
-def _without(machine: Machine, names: AbstractSet[str]) -> Machine:
-    """Return the machine without any device of these resources."""
-    # Laying out its CPUs again takes time.
-    if not names:
-        return machine
-    return replace(machine, devices=tuple(pair for pair in machine.devices if pair[0] not in names))
-
-
 def _restored_machine(machine: Machine, healthy: Machine | None, zones: tuple[Zone, ...]) -> Machine:
     """Return the machine with the devices of the healthy one; others are as the zones list them."""
-    had = dict(healthy.devices) if healthy else {}
+    devices = dict(healthy.devices) if healthy else {}
     mine = dict(machine.devices)
     names = {name for zone in zones for name in _devices(zone.capacity)}
-    devices = {name: had.get(name) or _on_zones(name, mine.get(name, ()), zones) for name in {*mine, *names}}
-    return replace(machine, devices=tuple(sorted(devices.items())))
-
-
-def _on_zones(name: str, places: tuple[DevicePlace, ...], zones: tuple[Zone, ...]) -> tuple[DevicePlace, ...]:
-    """Return as many devices on each zone as it lists, and those between zones, or on none, as healthy."""
-    wide = [replace(place, healthy=place.total) for place in places if len(place.known) != 1]
-    return (*(_on_zone(name, zone, wide) for zone in zones), *wide)
-
-
-def _on_zone(name: str, zone: Zone, wide: Iterable[DevicePlace]) -> DevicePlace:
-    """Return the devices that a zone lists and that are on it alone."""
-    between = sum(place.total for place in wide if zone.id in place.zones)
-    total, healthy = (max(0, bag.get(name, 0) - between) for bag in (zone.capacity, zone.allocatable))
-    return DevicePlace((zone.id,), total, healthy)
+    for name in {*mine, *names}:
+        if devices.get(name):
+            continue
+        # As many on each zone as it lists of its own; those between zones, or on none, as healthy.
+        wide = [replace(place, healthy=place.total) for place in mine.get(name, ()) if len(place.known) != 1]
+        places = []
+        for zone in zones:
+            between = sum(place.total for place in wide if zone.id in place.zones)
+            counts = (max(0, bag.get(name, 0) - between) for bag in (zone.capacity, zone.allocatable))
+            places.append(DevicePlace((zone.id,), *counts))
+        devices[name] = (*places, *wide)
+    kept = ((name, places) for name, places in devices.items() if name in mine or name in names)
+    return replace(machine, devices=tuple(sorted(kept)))
 
 
 def _lacks(node: Node, healthy: Node) -> bool:
@@ -172,18 +167,21 @@ def _summed(bags: Iterable[Resources]) -> dict[str, int]:
     return sums
 
 
+# Nodes become degraded by the thousand.
 @lru_cache(maxsize=1024)
 def _restored_zones(zones: tuple[Zone, ...], full: tuple[Zone, ...]) -> tuple[Zone, ...] | None:
-    """Return zones with all devices of others; None if they have more of any.
-
-    Nodes become degraded by the thousand.
-    """
+    """Return zones with all devices of others; None if they have more of any."""
     pairs = list(zip(zones, full, strict=True))
     if not all(_within(mine.capacity, its.capacity) for mine, its in pairs):
         return None
     if not all(_within(mine.allocatable, its.allocatable) for mine, its in pairs):
         return None
-    return tuple(_restored(mine, its) for mine, its in pairs)
+    restored = []
+    for mine, its in pairs:
+        capacity = shared(Resources({**mine.capacity, **_devices(its.capacity)}))
+        allocatable = shared(Resources({**mine.allocatable, **_devices(its.allocatable)}))
+        restored.append(replace(mine, capacity=capacity, allocatable=allocatable, free=allocatable))
+    return tuple(restored)
 
 
 def _has_less(amounts: Resources, full: Resources) -> bool:
@@ -196,20 +194,6 @@ def _within(amounts: Resources, most: Resources) -> bool:
     return amounts is most or all(
         amount <= most.get(name, 0) for name, amount in amounts.items() if kind(name) is Kind.DEVICE
     )
-
-
-def _restored(zone: Zone, full: Zone) -> Zone:
-    allocatable = shared(Resources({**zone.allocatable, **_devices(full.allocatable)}))
-    capacity = shared(Resources({**zone.capacity, **_devices(full.capacity)}))
-    return replace(zone, capacity=capacity, allocatable=allocatable, free=allocatable)
-
-
-def _totals(totals: Resources | None, healthy: Node) -> Resources | None:
-    """Return totals with the devices that zones list; None if totals are not reported."""
-    if totals is None or healthy.totals is None:
-        return None
-    listed = {name: healthy.totals[name] for name in healthy.devices if name in healthy.totals}
-    return shared(totals.most({**totals, **listed}))
 
 
 def _devices(amounts: Mapping[str, int]) -> dict[str, int]:

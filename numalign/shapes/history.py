@@ -101,7 +101,15 @@ class ShapeHistory:
         before = self._nodes.get(node.name)
         self._stale.discard(node.name)
         record = self._nodes[node.name] = self._record(node, identity, before, most)
-        self._count(node.name, record.shape, before.shape if before else None)
+        shape = record.shape.name
+        if before is None or before.shape.name != shape:
+            self._note_node(shape, node.name)
+            self._changed.add(shape)
+            self._counts[shape] += 1
+            self._last_seen.pop(shape, None)
+            self._machines.pop(shape, None)
+            if before:
+                self._leave(before.shape.name)
         self._degraded_since.pop(node.name, None)
         if record.degraded_since is not None:
             self._degraded_since[node.name] = record.degraded_since
@@ -296,17 +304,6 @@ class ShapeHistory:
         if not names <= self._stale:
             self._stale |= names
             self.version += 1
-
-    def _count(self, node: str, after: Shape, before: Shape | None) -> None:
-        if before and before.name == after.name:
-            return
-        self._note_node(after.name, node)
-        self._changed.add(after.name)
-        self._counts[after.name] += 1
-        self._last_seen.pop(after.name, None)
-        self._machines.pop(after.name, None)
-        if before:
-            self._leave(before.name)
 
     def _leave(self, name: str) -> None:
         self._changed.add(name)

@@ -13,7 +13,7 @@ from itertools import chain
 
 from numalign.model.resources import Kind, kind
 from numalign.shapes.hints import listed
-from numalign.shapes.shape import KnownShape, Shape
+from numalign.shapes.shape import KnownShape
 
 MOST_NAMES, MOST_CHARACTERS = 64, 4096
 """The limits of resources of shapes that are not kept; with more, these may list any."""
@@ -44,7 +44,10 @@ class LeftOut:
 def left_out(shapes: Iterable[KnownShape], before: LeftOut | None = None) -> LeftOut | None:
     """Return what is left of shapes that are not kept, beside those of before."""
     for known in shapes:
-        before = LeftOut(known.seen or 0.0, _limited(_devices(known.shape))).joined(before)
+        node = known.shape.node
+        names = frozenset(name for name in chain(listed(node), node.uncertain) if kind(name) is Kind.DEVICE)
+        devices = None if node.totals is None else _limited(names)
+        before = LeftOut(known.seen or 0.0, devices).joined(before)
     return before
 
 
@@ -60,14 +63,6 @@ def in_turn(shapes: Iterable[KnownShape]) -> list[KnownShape]:
         ranked.append((turns[known.only_node], known))
         turns[known.only_node] += bool(known.only_node)
     return [known for _, known in sorted(ranked, key=lambda pair: pair[0])]
-
-
-def _devices(shape: Shape) -> frozenset[str] | None:
-    if shape.node.totals is None:
-        return None
-    return frozenset(
-        name for name in chain(listed(shape.node), shape.node.uncertain) if kind(name) is Kind.DEVICE
-    )
 
 
 def _limited(names: frozenset[str] | None) -> frozenset[str] | None:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from types import MappingProxyType
 
-from numalign.model.attributes import NO_ATTRIBUTES, OS_LABEL, Labels, Taint
-from numalign.model.constraints import Constraints, Requirement, Term, Unmet
+from numalign.model.attributes import NO_ATTRIBUTES, OS_LABEL, Taint
+from numalign.model.constraints import Constraints, Requirement, Unmet
 from numalign.model.intent import CLASS_LABEL
-from numalign.model.node import Known, Node, Zone, node_class
-from numalign.model.resources import EMPTY, Resources
+from numalign.model.node import Known, Node, node_class
+from numalign.model.resources import EMPTY
 from numalign.shapes import new_nodes
 
 MOST_VALUES = 8
@@ -83,7 +83,19 @@ class Shape:
         object.__setattr__(self, "labels", MappingProxyType(dict(self.labels)))
         object.__setattr__(self, "always", sum(values.always for values in self.labels.values()))
         object.__setattr__(self, "node_class", node_class(self.node))
-        digest = hashlib.sha256(_written(self).encode()).hexdigest()[:_HASH]
+        # All that distinguishes it from others of its class, the same in every process.
+        options = self.node.options
+        # Most shapes have none of these, and keep the names that they had before these existed.
+        rare = (options.strategy, options.weights, sorted(options.unknown), sorted(options.unreleased))
+        configured = (
+            sorted(options.cpu),
+            sorted(options.topology),
+            sorted(options.gates),
+            options.minor,
+            *(rare if options.unreleased or options.unknown else ()),
+        )
+        written = repr((self.taints, configured, *traits(self.node)[1:]))
+        digest = hashlib.sha256(written.encode()).hexdigest()[:_HASH]
         object.__setattr__(self, "name", f"{self.node_class}.{digest}")
 
     def unmet(self, constraints: Constraints) -> Unmet | None:
@@ -92,7 +104,13 @@ class Shape:
 
     def unmet_by_new(self, constraints: Constraints) -> Unmet | None:
         """Return why a pod could use no node of this shape that is still to come; None if it could."""
-        return self._unmet(constraints, self._may_once_added)
+
+        def may(requirement: Requirement) -> bool:
+            key = requirement.key
+            later = new_nodes.set_later(key) and key != CLASS_LABEL and key not in self.labels
+            return new_nodes.varied(key) or later or self._may(requirement)
+
+        return self._unmet(constraints, may)
 
     def _unmet(self, constraints: Constraints, may: Callable[[Requirement], bool]) -> Unmet | None:
         if not select(constraints, may):
@@ -107,26 +125,16 @@ class Shape:
             return LabelValues(frozenset({self.node_class}), always=False).may(requirement)
         return self.labels.get(requirement.key, ANY if self.other_labels else ABSENT).may(requirement)
 
-    def _may_once_added(self, requirement: Requirement) -> bool:
-        key = requirement.key
-        return (
-            new_nodes.varied(key)
-            or (new_nodes.set_later(key) and key != CLASS_LABEL and key not in self.labels)
-            or self._may(requirement)
-        )
-
     def covers(self, node: Node) -> bool:
         """Return whether a healthy node of this kind has nothing that is not known of the shape."""
-        return (
-            all(_covered(*pair) for pair in zip(node.every_zone, self.node.every_zone, strict=True))
-            and (node.totals is None or node.totals.within(self.node.totals or EMPTY))
-            and self._covers_labels(node.attributes.labels)
-        )
-
-    def _covers_labels(self, labels: Labels) -> bool:
-        """Return whether all values are known, and no label that all had is missing."""
+        for zone, most in zip(node.every_zone, self.node.every_zone, strict=True):
+            if not (zone.capacity.within(most.capacity) and zone.allocatable.within(most.allocatable)):
+                return False
+        if node.totals is not None and not node.totals.within(self.node.totals or EMPTY):
+            return False
+        # All values have to be known, and no label may be missing that all had.
         lacking = self.always
-        for key, value in labels.items():
+        for key, value in node.attributes.labels.items():
             values = self.labels.get(key)
             if values is None:
                 if not (self.other_labels or key == CLASS_LABEL):
@@ -217,32 +225,14 @@ def without_machine(node: Node) -> Node:
     return replace(node, known=Known.CONFIGURED, machine=None, stock=None)
 
 
-def _written(shape: Shape) -> str:
-    """Return all that distinguishes a shape from others of its class, the same in every process."""
-    node, options = shape.node, shape.node.options
-    # Most shapes have none of these, and keep the names that they had before these existed.
-    rare = (options.strategy, options.weights, sorted(options.unknown), sorted(options.unreleased))
-    scored = rare if options.unreleased or options.unknown else ()
-    configured = (
-        sorted(options.cpu),
-        sorted(options.topology),
-        sorted(options.gates),
-        options.minor,
-        *scored,
-    )
-    return repr((shape.taints, configured, *traits(node)[1:]))
-
-
 def select(constraints: Constraints, may: Callable[[Requirement], bool]) -> bool:
     """Return whether some node may be selected, of which `may` says what it may meet; names aside."""
     if not all(map(may, constraints.selector)):
         return False
-    return constraints.terms is None or any(_may_meet(term, may) for term in constraints.terms)
-
-
-def _may_meet(term: Term, may: Callable[[Requirement], bool]) -> bool:
     # A name is that of a single node, which says nothing about others of its shape.
-    return bool(term.expressions or term.fields) and all(map(may, term.expressions))
+    return constraints.terms is None or any(
+        (term.expressions or term.fields) and all(map(may, term.expressions)) for term in constraints.terms
+    )
 
 
 Traits = tuple[object, ...]
@@ -259,21 +249,12 @@ def larger(one: Node, other: Node) -> Node:
     """Return a node with the larger amounts of two of one class; the rest is the first one's."""
     if one == other:
         return one
-    zones = [_larger_zone(*pair) for pair in zip(one.every_zone, other.every_zone, strict=True)]
+    zones = []
+    for mine, its in zip(one.every_zone, other.every_zone, strict=True):
+        most = mine.allocatable.most(its.allocatable)
+        zones.append(replace(mine, capacity=mine.capacity.most(its.capacity), allocatable=most, free=most))
     hinted = tuple(zone for zone in zones if zone.id in one.ids)
     others = tuple(zone for zone in zones if zone.id not in one.ids)
-    return replace(one, zones=hinted, others=others, totals=_larger_totals(one.totals, other.totals))
-
-
-def _covered(zone: Zone, most: Zone) -> bool:
-    return zone.capacity.within(most.capacity) and zone.allocatable.within(most.allocatable)
-
-
-def _larger_zone(one: Zone, other: Zone) -> Zone:
-    most = one.allocatable.most(other.allocatable)
-    return replace(one, capacity=one.capacity.most(other.capacity), allocatable=most, free=most)
-
-
-def _larger_totals(one: Resources | None, other: Resources | None) -> Resources | None:
     # Nodes that do not report totals could have anything.
-    return None if one is None or other is None else one.most(other)
+    totals = None if one.totals is None or other.totals is None else one.totals.most(other.totals)
+    return replace(one, zones=hinted, others=others, totals=totals)
