@@ -8,10 +8,9 @@ import click
 from kubectl_numa import manifests, moving, moving_page, options, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.listings import Output
-from kubectl_numa.manifests import Manifest, Namespace
-from kubectl_numa.moving import PlacedPods
+from kubectl_numa.manifests import Namespace
 from kubectl_numa.notices import notify, notify_skipped, waiting
-from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
+from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.kube import name_completion
 from numalign.kube.command_line import FILE, Trouble
 from numalign.kube.decode.parts import inner
@@ -92,18 +91,29 @@ def defrag(  # noqa: PLR0913 - one argument for each option
     place = source.namespace(namespace)
     objects = source.documents(with_pods=True)
     view = source.view(webhook, objects=objects)
-    asked = _named(name, place, source, objects, view) if name else _written(str(file), place, view)
+    asked = _asked(name, str(file), place, source, objects, view)
     pod = view.decide(asked.raw, name=asked.name, namespace=asked.namespace)
     with waiting("reading the pods") as now:
         placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
         if priority is None:
-            priority = _priority(asked, placed)
+            priority = moving.priority_of(asked.raw, placed)
+        if priority is None:
+            unknown = inner(asked.raw.get("spec"), "priorityClassName")
+            notify(
+                f'the priority of class "{unknown}" is unknown, so 0 is assumed: specify it with --priority'
+            )
+            priority = 0
+        if only is not None and only not in {node.name for node in view.cluster.nodes}:
+            hidden = "publishes no topology" if only in view.cluster.unknown else "is not in this cluster"
+            raise Trouble(
+                f'node "{only}" {hidden}: `kubectl numa nodes` lists the nodes that can be evaluated'
+            )
         advice = moving.advise(
             pod,
             view,
             placed,
             priority=priority,
-            nodes=None if only is None else [_known(only, view)],
+            nodes=None if only is None else [only],
             uid=asked.uid,
             plans=limit,
             progress=now,
@@ -114,13 +124,14 @@ def defrag(  # noqa: PLR0913 - one argument for each option
     if output is not Output.TEXT:
         options.print_document(moving.to_json(pod, priority, advice), output)
         return
-    never = _never(pod, view) if advice.remedy is Remedy.NEVER else ""
+    # Why no node could ever take the pod, as in `explain`.
+    never = pod.decision.refusal or view.why_not(pod) if advice.remedy is Remedy.NEVER else ""
     moving_page.show(pod, advice, options.text_writer(), now=view.seen, never=never)
 
 
 @dataclass(frozen=True, slots=True)
 class _AskedPod:
-    """Return the pod in question, or a template of it; the `uid` is "" if it does not exist yet."""
+    """The pod in question, or a template of it; the `uid` is "" if it does not exist yet."""
 
     raw: Any
     name: str
@@ -128,66 +139,41 @@ class _AskedPod:
     uid: str = ""
 
 
-def _named(
-    name: str, place: Namespace, source: ClusterSource, objects: list[object], view: ClusterView
+def _asked(  # noqa: PLR0913, PLR0917  a pod of the cluster, or of a file
+    name: str | None,
+    file: str,
+    place: Namespace,
+    source: ClusterSource,
+    objects: list[object],
+    view: ClusterView,
 ) -> _AskedPod:
-    named = typed_names.pod_or_workload(name)
-    raw = source.one(named, namespace=place.name, objects=objects)
-    if named.type != POD:
-        read = manifests.of_object(raw, named, namespace=place, extra=view.policy.templates)
-        return _only_pod(str(named), read)
-    if node := inner(raw.get("spec"), "nodeName"):
-        raise Trouble(f"pod {place.name}/{named.name} is already on node {node}")
-    uid = inner(raw.get("metadata"), "uid")
-    return _AskedPod(raw, named.name, place.name, uid if isinstance(uid, str) else "")
-
-
-def _written(file: str, place: Namespace, view: ClusterView) -> _AskedPod:
-    """Return the one pod in a file; raise `BadInput` and `Trouble` if there is none, or more than one."""
-    paths, missing = manifests.files([file])
-    if missing:
-        raise BadInput(missing)
-    read = [
-        each for path in paths for each in manifests.read(path, namespace=place, extra=view.policy.templates)
-    ]
-    return _only_pod(file, read)
-
-
-def _only_pod(where: str, read: list[Manifest]) -> _AskedPod:
-    """Return the one pod among these; raise `BadInput` and `Trouble` if there is none, or more than one."""
+    """Return the one pod that is named or in a file; raise `BadInput` and `Trouble` if it is not one."""
+    extra = view.policy.templates
+    if name:
+        named = typed_names.pod_or_workload(name)
+        raw = source.one(named, namespace=place.name, objects=objects)
+        if named.type == POD:
+            if node := inner(raw.get("spec"), "nodeName"):
+                raise Trouble(f"pod {place.name}/{named.name} is already on node {node}")
+            uid = inner(raw.get("metadata"), "uid")
+            return _AskedPod(raw, named.name, place.name, uid if isinstance(uid, str) else "")
+        where, read = str(named), manifests.of_object(raw, named, namespace=place, extra=extra)
+    else:
+        paths, missing = manifests.files([file])
+        if missing:
+            raise BadInput(missing)
+        where, read = (
+            file,
+            [each for path in paths for each in manifests.read(path, namespace=place, extra=extra)],
+        )
     if mistakes := [mistake for each in read for mistake in each.located_mistakes()]:
         raise BadInput(mistakes)
     pods = [(each, each.pod) for each in read if each.pod]
-    if len(pods) != 1:
-        raise Trouble(_not_one(where, [each for each, _ in pods]))
+    if not pods:
+        raise Trouble(f"{where}: contains no pod, but must contain one")
+    if len(pods) > 1:
+        places = "; ".join(each.where for each, _ in pods[:4])
+        more = f" and {len(pods) - 4} more" if len(pods) > 4 else ""  # noqa: PLR2004  as many as are named
+        raise Trouble(f"{where}: contains {len(pods)} pods, but must contain one: {places}{more}")
     [(manifest, pod)] = pods
     return _AskedPod(manifest.place.raw, pod.name, pod.namespace)
-
-
-def _not_one(where: str, pods: list[Manifest]) -> str:
-    if not pods:
-        return f"{where}: contains no pod, but must contain one"
-    places = "; ".join(each.where for each in pods[:4])
-    more = f" and {len(pods) - 4} more" if len(pods) > 4 else ""  # noqa: PLR2004  as many as are named
-    return f"{where}: contains {len(pods)} pods, but must contain one: {places}{more}"
-
-
-def _known(name: str, view: ClusterView) -> str:
-    if name in {node.name for node in view.cluster.nodes}:
-        return name
-    hidden = "publishes no topology" if name in view.cluster.unknown else "is not in this cluster"
-    raise Trouble(f'node "{name}" {hidden}: `kubectl numa nodes` lists the nodes that can be evaluated')
-
-
-def _priority(asked: _AskedPod, placed: PlacedPods) -> int:
-    priority = moving.priority_of(asked.raw, placed)
-    if priority is not None:
-        return priority
-    name = inner(asked.raw.get("spec"), "priorityClassName")
-    notify(f'the priority of class "{name}" is unknown, so 0 is assumed: specify it with --priority')
-    return 0
-
-
-def _never(pod: PodDecision, view: ClusterView) -> str:
-    """Return why no node could ever take the pod, as in `explain`."""
-    return pod.decision.refusal or view.why_not(pod)

@@ -8,7 +8,7 @@ import click
 
 from kubectl_numa import diagnosis, options, typed_names
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.diagnosis import DiagnosedNode, FindingGroup, Severity
+from kubectl_numa.diagnosis import DiagnosedNode, Severity
 from kubectl_numa.lines import TextWriter, counted, some
 from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.notices import notify_skipped
@@ -79,17 +79,21 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
     if not every:
         raise Trouble("the cluster has neither Nodes nor topologies")
     labels = cluster.node_labels
+    chosen = typed_names.names(names, NODE)
+    there = {node.name for node in every}
+    if strange := [name for name in chosen if name not in there]:
+        raise Trouble(f"no such node: {some(strange)}; the nodes are {some(sorted(there), most=8)}")
     nodes = [
         node
-        for node in _narrowed(every, typed_names.names(names, NODE))
-        if selector.matches(labels.get(node.name, _NO_LABELS))
+        for node in every
+        if (not chosen or node.name in chosen) and selector.matches(labels.get(node.name, _NO_LABELS))
     ]
     listing = Listing(
         columns=("name", "lacks", "notes"),
         wide_columns=("known", "source", "age"),
         rows=[_row(node) for node in nodes if node.found],
         documents=lambda: [node.to_json() for node in nodes],
-        text=lambda writer: _show(nodes, writer, most=len(nodes) if everything else None),
+        text=lambda writer: _show(nodes, writer, everything=everything),
     )
     options.print_listing(listing, output)
     raise click.exceptions.Exit(LACKING if any(node.lacking for node in nodes) else 0)
@@ -106,39 +110,25 @@ def _row(node: DiagnosedNode) -> ListedRow:
     return ListedRow(f"node/{node.name}", (node.name, *findings, *cells))
 
 
-def _narrowed(nodes: Sequence[DiagnosedNode], names: Sequence[str]) -> Sequence[DiagnosedNode]:
-    """Return the named nodes, by default all."""
-    there = {node.name for node in nodes}
-    if strange := [name for name in names if name not in there]:
-        raise Trouble(f"no such node: {some(strange)}; the nodes are {some(sorted(there), most=8)}")
-    return [node for node in nodes if node.name in names] if names else nodes
-
-
-def _show(nodes: Sequence[DiagnosedNode], writer: TextWriter, *, most: int | None) -> None:
+def _show(nodes: Sequence[DiagnosedNode], writer: TextWriter, *, everything: bool) -> None:
     """Print all findings, each with a limited number of names and details."""
-    lacking = sum(node.lacking for node in nodes)
-    writer.entry("", _summary(len(nodes), lacking), indent=0, style="bold")
+    lacking, total = sum(node.lacking for node in nodes), counted(len(nodes))
+    summary = f"{total}: nothing is missing for exact predictions"
+    if lacking:
+        lacks = "lacks" if lacking == 1 else "lack"
+        summary = f"{lacking:,} of {total} {lacks} something for exact predictions"
+    writer.entry("", summary, indent=0, style="bold")
     for group in diagnosis.groups(nodes):
         writer.write("")
-        _show_group(group, writer, most=most)
-
-
-def _summary(total: int, lacking: int) -> str:
-    if not lacking:
-        return f"{counted(total)}: nothing is missing for exact predictions"
-    lacks = "lacks" if lacking == 1 else "lack"
-    return f"{lacking:,} of {counted(total)} {lacks} something for exact predictions"
-
-
-def _show_group(group: FindingGroup, writer: TextWriter, *, most: int | None) -> None:
-    style, names = _STYLES[group.severity], group.names
-    head = f"{group.finding}: {counted(len(names))} ({some(names, most=most or _NAMES)})"
-    writer.entry(f"  {group.severity}", head, indent=_INDENT, label_style=style, style="bold")
-    writer.entry("", f"{group.what}.", indent=_INDENT)
-    details = [(detail, of) for detail, of in group.names_by_detail.items() if detail]
-    shown = details if most else details[:_DETAILS]
-    for detail, of in shown:
-        writer.entry(" " * _INDENT + "* ", f"{some(of, most=most or _NAMES)}: {detail}", indent=_INDENT + 2)
-    if hidden := len(details) - len(shown):
-        writer.entry(" " * _INDENT + "* ", f"and {hidden:,} more (--all shows them)", indent=_INDENT + 2)
-    writer.entry("  fix", group.fix, indent=_INDENT, label_style="green")
+        style, names = _STYLES[group.severity], group.names
+        most_names = len(nodes) if everything else _NAMES
+        head = f"{group.finding}: {counted(len(names))} ({some(names, most=most_names)})"
+        writer.entry(f"  {group.severity}", head, indent=_INDENT, label_style=style, style="bold")
+        writer.entry("", f"{group.what}.", indent=_INDENT)
+        details = [(detail, of) for detail, of in group.names_by_detail.items() if detail]
+        shown = details if everything else details[:_DETAILS]
+        lines = [f"{some(of, most=most_names)}: {detail}" for detail, of in shown]
+        hidden = len(details) - len(shown)
+        for line in [*lines, *([f"and {hidden:,} more (--all shows them)"] if hidden else [])]:
+            writer.entry(" " * _INDENT + "* ", line, indent=_INDENT + 2)
+        writer.entry("  fix", group.fix, indent=_INDENT, label_style="green")

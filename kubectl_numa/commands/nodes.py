@@ -1,8 +1,8 @@
 """`kubectl numa nodes`: the NUMA map of the cluster."""
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 
 import click
@@ -10,17 +10,15 @@ import click
 from kubectl_numa import moving, nodegroups, nodemap, options, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import TextWriter, some
-from kubectl_numa.listings import ListedRow, Listing, Output
-from kubectl_numa.moving import PlacedPods
+from kubectl_numa.listings import Listing, Output
 from kubectl_numa.nodegroups import SeenNode
 from kubectl_numa.nodemap import ListedNodes
 from kubectl_numa.notices import notify, waiting
-from kubectl_numa.questions import ClusterView, WebhookOptions
+from kubectl_numa.questions import WebhookOptions
 from numalign.kube import name_completion
 from numalign.kube.command_line import Trouble
 from numalign.kube.resource_types import NODE
 from numalign.kube.selectors import EVERYTHING, LabelSelector
-from numalign.model.node import Node
 from numalign.scheduling.pod_alignments import pod_alignments
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -78,67 +76,44 @@ def nodes(  # noqa: PLR0913 - one keyword for each option
             view, objects, match=webhook.match, complete=with_pods and source.snapshot is None
         )
     present = ListedNodes(placed.nodes, view.cluster.unknown, view.cluster.known_shapes)
-    named = _named(present, typed_names.names(names, NODE))
-    listed = _selected(named, selector, view.cluster.node_labels)
+    listed = _listed(present, typed_names.names(names, NODE), selector, view.cluster.node_labels)
     if not listed.nodes and not listed.unknown and selector != EVERYTHING:
         notify(f"no node matches the label selector {selector}")
-    seen = _seen(view, listed.nodes, _misaligned(placed, listed.nodes) if with_pods else None)
+    seen = []
+    for node in listed.nodes:
+        pods = pod_alignments(placed.state, node.name) if with_pods else ()
+        misaligned = sum(each.alignment.misaligned for each in pods) if with_pods else None
+        seen.append(SeenNode(node, view.exporter(node), misaligned))
     listing = Listing(
         columns=nodegroups.COLUMNS,
         wide_columns=nodegroups.WIDE_COLUMNS,
-        rows=_rows(seen, listed.unknown),
+        rows=chain(map(nodegroups.row, seen), map(nodegroups.hidden_row, listed.unknown)),
         documents=lambda: nodemap.to_json(listed, view.exporter),
         text=lambda writer: _draw(seen, listed, writer, one_by_one=everything or bool(names)),
     )
     options.print_listing(listing, output)
 
 
-def _named(present: ListedNodes, names: Sequence[str]) -> ListedNodes:
-    """Return the named nodes, in the order of the command line, by default all."""
-    if not names:
-        return present
-    published = {node.name: node for node in present.nodes}
-    strange = [name for name in names if name not in published and name not in present.unknown]
-    if strange:
-        raise Trouble(f"no such node: {some(strange)}; the nodes are {some(sorted(published), most=8)}")
-    return ListedNodes(
-        [published[name] for name in dict.fromkeys(names) if name in published],
-        [name for name in present.unknown if name in names],
-    )
-
-
-def _selected(
-    listed: ListedNodes, selector: LabelSelector, labels: Mapping[str, Mapping[str, str]]
+def _listed(
+    present: ListedNodes,
+    names: Sequence[str],
+    selector: LabelSelector,
+    labels: Mapping[str, Mapping[str, str]],
 ) -> ListedNodes:
-    """Return the nodes with these labels, without shapes, which have no labels of a node."""
-    if selector == EVERYTHING:
-        return listed
-    return ListedNodes(
-        [node for node in listed.nodes if selector.matches(labels.get(node.name, _NO_LABELS))],
-        [name for name in listed.unknown if selector.matches(labels.get(name, _NO_LABELS))],
-    )
-
-
-def _misaligned(placed: PlacedPods, nodes: Iterable[Node]) -> Counter[str]:
-    """Return how many pods of each node are misaligned."""
-    return Counter(
-        {
-            node.name: sum(each.alignment.misaligned for each in pod_alignments(placed.state, node.name))
-            for node in nodes
-        }
-    )
-
-
-def _seen(view: ClusterView, nodes: Iterable[Node], misaligned: Counter[str] | None) -> list[SeenNode]:
-    return [
-        SeenNode(node, view.exporter(node), None if misaligned is None else misaligned[node.name])
-        for node in nodes
-    ]
-
-
-def _rows(seen: Iterable[SeenNode], unknown: Iterable[str]) -> Iterable[ListedRow]:
-    yield from map(nodegroups.row, seen)
-    yield from map(nodegroups.hidden_row, unknown)
+    """Return the named nodes, in the order of the command line, by default all, that have these labels."""
+    nodes, unknown, shapes = present.nodes, present.unknown, present.shapes
+    if names:
+        published = {node.name: node for node in nodes}
+        if strange := [name for name in names if name not in published and name not in unknown]:
+            raise Trouble(f"no such node: {some(strange)}; the nodes are {some(sorted(published), most=8)}")
+        nodes = [published[name] for name in dict.fromkeys(names) if name in published]
+        unknown, shapes = [name for name in unknown if name in names], ()
+    if selector != EVERYTHING:
+        # Shapes have no labels of a node.
+        nodes = [node for node in nodes if selector.matches(labels.get(node.name, _NO_LABELS))]
+        unknown = [name for name in unknown if selector.matches(labels.get(name, _NO_LABELS))]
+        shapes = ()
+    return ListedNodes(nodes, unknown, shapes)
 
 
 def _draw(seen: Sequence[SeenNode], listed: ListedNodes, writer: TextWriter, *, one_by_one: bool) -> None:

@@ -1,7 +1,6 @@
 """`kubectl numa shapes`: the kinds of nodes that a cluster has, had, and may get."""
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -45,12 +44,19 @@ def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOpt
     if context.invoked_subcommand:
         return
     listed = source.view(webhook).cluster.known_shapes
+
+    def draw(writer: TextWriter) -> None:
+        now = time.time()
+        for shape in listed:
+            nodemap.draw_shape(shape, writer, now=now)
+            writer.write("")
+
     listing = Listing(
         columns=("name", "known", "nodes", "zones", "policy", "scope"),
         wide_columns=("last seen", "taints", "class"),
         rows=map(_row, listed),
         documents=lambda: [nodemap.shape_to_json(shape) for shape in listed],
-        text=lambda writer: _draw(listed, writer),
+        text=draw,
     )
     options.print_listing(listing, output)
 
@@ -60,13 +66,6 @@ def _row(known: KnownShape) -> ListedRow:
     facts = (shape.name, provenance["known"], known.nodes, len(shape.node.zones))
     more = (provenance["lastSeen"], ",".join(map(str, shape.taints)), shape.node_class)
     return ListedRow(f"shape/{shape.name}", (*facts, shape.node.policy, shape.node.scope, *more))
-
-
-def _draw(listed: Sequence[KnownShape], writer: TextWriter) -> None:
-    now = time.time()
-    for shape in listed:
-        nodemap.draw_shape(shape, writer, now=now)
-        writer.write("")
 
 
 @shapes.command(

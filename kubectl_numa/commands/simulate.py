@@ -14,7 +14,6 @@ from kubectl_numa.simulating import Gpus, MadeUpZones, Simulation
 from numalign.kube.command_line import FILE, joined
 from numalign.model.intent import Match, Policy, Scope
 from numalign.model.options import Options
-from numalign.simulation.zone_cluster import GpuNode
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
 from numalign.simulation.zoned_nodes import GPU
 
@@ -184,7 +183,15 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
         made_up.none_without_a_table()
     trace = simulating.read_tables(Path(nodes) if nodes else None, Path(pods))
     trace = trace.pinned() if pin_cpus else trace
-    places = made_up.zoning(kubelet).nodes_of(trace) if nodes else _of_cluster(source, gpus, kubelet)
+    if nodes:
+        places = made_up.zoning(kubelet).nodes_of(trace)
+    else:
+        objects = source.documents()
+        view = source.view(objects=objects)
+        placed = moving.placed_if_permitted(source, view, objects, match=Match.SATISFIES)
+        if view.cluster.unknown:
+            notify(f"skipped: {counted(len(view.cluster.unknown))} without a NUMA topology")
+        places = simulating.nodes_of_cluster(placed.nodes, gpus, kubelet)
     simulation = Simulation(places, trace, names, ratio, range(FIRST_SEED, FIRST_SEED + seeds))
     if plots:
         Path(plots).mkdir(exist_ok=True)
@@ -200,12 +207,3 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
     if plots:
         for path in simulated.write_charts(Path(plots)):
             notify(f"wrote {path}")
-
-
-def _of_cluster(source: ClusterSource, gpus: Gpus, kubelet: Options | None) -> list[GpuNode]:
-    objects = source.documents()
-    view = source.view(objects=objects)
-    placed = moving.placed_if_permitted(source, view, objects, match=Match.SATISFIES)
-    if view.cluster.unknown:
-        notify(f"skipped: {counted(len(view.cluster.unknown))} without a NUMA topology")
-    return simulating.nodes_of_cluster(placed.nodes, gpus, kubelet)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubectl_numa import options
-from kubectl_numa.lines import TextWriter, counted
+from kubectl_numa.lines import counted
 from kubectl_numa.listings import Output
 from kubectl_numa.notices import notify
 from numalign.kube.command_line import Trouble, from_kubeconfig
@@ -58,23 +58,10 @@ def version(*, only_client: bool, connection: Connection, output: Output) -> Non
 
 
 def _print(client: str, installed: "InstalledVersions | None", output: Output) -> None:
-    if output is Output.TEXT:
-        _draw(client, installed, options.text_writer())
-    else:
+    if output is not Output.TEXT:
         options.print_document(to_json(client, installed), output)
-
-
-def to_json(client: str, installed: "InstalledVersions | None") -> dict[str, Any]:
-    """Return the versions for programs; null for what was not requested or is unknown."""
-    return {
-        "client": client,
-        "kubernetes": installed and installed.kubernetes,
-        "programs": installed and installed.programs and [asdict(each) for each in installed.programs],
-        "skew": [*skew(client, (installed and installed.programs) or ())],
-    }
-
-
-def _draw(client: str, installed: "InstalledVersions | None", writer: TextWriter) -> None:
+        return
+    writer = options.text_writer()
     writer.entry("client ", client, indent=_INDENT)
     if installed is None:
         return
@@ -85,6 +72,16 @@ def _draw(client: str, installed: "InstalledVersions | None", writer: TextWriter
         writer.entry(f"{each.program} ", words, indent=_INDENT, style="" if each.version else "yellow")
     if installed.programs == ():
         writer.entry("", "numalign does not run in this cluster", indent=0)
+
+
+def to_json(client: str, installed: "InstalledVersions | None") -> dict[str, Any]:
+    """Return the versions for programs; null for what was not requested or is unknown."""
+    return {
+        "client": client,
+        "kubernetes": installed and installed.kubernetes,
+        "programs": installed and installed.programs and [asdict(each) for each in installed.programs],
+        "skew": [*skew(client, (installed and installed.programs) or ())],
+    }
 
 
 def skew(client: str, programs: Sequence["InstalledProgram"] | None) -> Iterator[str]:

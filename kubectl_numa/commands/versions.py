@@ -3,7 +3,7 @@
 import click
 
 from kubectl_numa import options
-from kubectl_numa.kubelet_versions import ROWS, VersionChange
+from kubectl_numa.kubelet_versions import ROWS
 from kubectl_numa.lines import TextWriter
 from kubectl_numa.listings import ListedRow, Listing, Output
 
@@ -27,16 +27,17 @@ def versions(*, output: Output) -> None:
     listing = Listing(
         columns=("since", "change", "effect", "upstream"),
         wide_columns=("before", "after", "what"),
-        rows=map(_row, ROWS),
+        rows=(
+            ListedRow(
+                f"change/{row.change}",
+                (row.since, row.change, row.effect, row.url, row.before, row.after, row.what),
+            )
+            for row in ROWS
+        ),
         documents=lambda: [row.to_json() for row in ROWS],
         text=_draw,
     )
     options.print_listing(listing, output)
-
-
-def _row(row: VersionChange) -> ListedRow:
-    cells = (row.since, row.change, row.effect, row.url, row.before, row.after, row.what)
-    return ListedRow(f"change/{row.change}", cells)
 
 
 def _draw(writer: TextWriter) -> None:
