@@ -59,6 +59,36 @@ listing_option = _output(
 )
 """Adds -o to a command that lists; `print_listing` prints it."""
 
+name_argument = click.argument(
+    "name", required=False, metavar="[NAME|TYPE/NAME]", shell_complete=name_completion.pods_and_workloads
+)
+"""Adds the name of a pod or workload; `typed_names.pod_or_workload` reads it."""
+
+
+def files_option(what: str) -> Option:
+    """Return -f, of any number of manifests; the command gets their names as `files`."""
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        metavar="FILE|FOLDER|URL",
+        type=FILE,
+        help=f"{what}: a file, a folder (searched recursively) or a URL; - is standard input. May be repeated.",
+    )
+
+
+def port_option(default: int) -> Option:
+    """Return --port, for --serve."""
+    return click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=default,
+        show_default=True,
+        help="Port for --serve, on 127.0.0.1; 0 selects a free port.",
+    )
+
+
 namespace_option = click.option(
     "-n",
     "--namespace",

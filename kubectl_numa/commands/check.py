@@ -13,7 +13,7 @@ from kubectl_numa.manifests import STDIN
 from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from kubectl_numa.selection import PodSelection
-from numalign.kube.command_line import FILE, Trouble
+from numalign.kube.command_line import Trouble
 
 _STYLES = {
     CheckResult.OK: "green",
@@ -35,16 +35,7 @@ Examples:
   helm template chart | kubectl numa check -f -
 """
 )
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    metavar="FILE|FOLDER|URL",
-    type=FILE,
-    help="Manifests to check: a file, a folder (searched recursively) or a URL; - is standard input. May be"
-    " repeated.",
-)
+@options.files_option("Manifests to check")
 @options.of_pods
 @click.option("--all", "every", is_flag=True, help="Also list running pods without findings.")
 @options.from_cluster

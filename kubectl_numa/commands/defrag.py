@@ -29,9 +29,7 @@ Examples:
   kubectl numa defrag -f job.yaml --priority 1000 --snapshot cluster.json.gz
 """
 )
-@click.argument(
-    "name", required=False, metavar="[NAME|TYPE/NAME]", shell_complete=name_completion.pods_and_workloads
-)
+@options.name_argument
 @click.option(
     "-f",
     "--filename",

@@ -17,13 +17,7 @@ Examples:
 """
 )
 @click.option("--serve", is_flag=True, help="Keep the webhook running, and print commands to try.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8443,
-    show_default=True,
-    help="Port for --serve, on 127.0.0.1; 0 selects a free port.",
-)
+@options.port_option(8443)
 def demo(*, serve: bool, port: int) -> None:
     """Start the webhook on a bundled cluster, and show what it decides for bundled pods.
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import click
 
@@ -19,7 +19,7 @@ from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.decision.scoring import Strategy
 from numalign.kube import name_completion
-from numalign.kube.command_line import FILE, Trouble
+from numalign.kube.command_line import Trouble
 from numalign.model.errors import BadInput
 from numalign.scheduling import rejected_pods
 from numalign.scheduling.node_explanation import Chance
@@ -37,18 +37,8 @@ Examples:
   helm template chart | kubectl numa explain -f - -o json
 """
 )
-@click.argument(
-    "name", required=False, metavar="[NAME|TYPE/NAME]", shell_complete=name_completion.pods_and_workloads
-)
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    metavar="FILE|FOLDER|URL",
-    type=FILE,
-    help="Manifests: a file, a folder (searched recursively) or a URL; - is standard input. May be repeated.",
-)
+@options.name_argument
+@options.files_option("Manifests")
 @options.namespace_option
 @options.from_cluster
 @options.choice(
@@ -120,18 +110,18 @@ def explain(  # noqa: PLR0913 - one argument for each option
                 raise BadInput(missing)
             given = [entry for path in paths for entry in manifests.read(path, namespace=place, extra=extra)]
         placed = moving.placed_if_permitted(source, cluster, objects, match=webhook.match)
-        explainer = _Explainer(cluster, placed, strategy, uid)
-        explained, wrong = explainer.explain(given)
-    shown = [_narrowed(explanation, only) for explanation in explained]
+        explained, wrong = _explained(given, cluster, placed, strategy, uid)
+    if only is not None:
+        explained = [_narrowed(explanation, only) for explanation in explained]
     listing = Listing(
         columns=("pod", "node", "verdict", "score"),
         wide_columns=("zones", "class", "reason"),
-        rows=_rows(shown, only_fitting=output is Output.NAME),
-        documents=lambda: [explanation.to_json() for explanation in shown],
-        text=lambda writer: _show(shown, writer, in_depth=only is not None, limit=limit or None),
+        rows=_rows(explained, only_fitting=output is Output.NAME),
+        documents=lambda: [explanation.to_json() for explanation in explained],
+        text=lambda writer: _show(explained, writer, in_depth=only is not None, limit=limit or None),
     )
     options.print_listing(listing, output)
-    notify_skipped(explainer.placed.problems)
+    notify_skipped(placed.problems)
     if not any(manifest.counts for manifest in given):
         options.note(["nothing to explain: the manifests contain no pods"])
     options.note(f"{manifest.where}: {warning}" for manifest in wrong for warning in manifest.warnings)
@@ -141,54 +131,44 @@ def explain(  # noqa: PLR0913 - one argument for each option
         raise click.exceptions.Exit(Trouble.exit_code)
 
 
-@dataclass(frozen=True, slots=True)
-class _Explainer:
-    """Explains pods on a cluster, beside its `placed` pods; one that exists has a `uid`."""
+def _explained(
+    given: list[Manifest], view: ClusterView, placed: PlacedPods, strategy: Strategy, uid: str
+) -> tuple[list[Explanation], list[Manifest]]:
+    """Return every pod that can be read, and the others with their mistakes and warnings.
 
-    view: ClusterView
-    placed: PlacedPods
-    strategy: Strategy
-    uid: str
-
-    def explain(self, given: list[Manifest]) -> tuple[list[Explanation], list[Manifest]]:
-        """Return every pod that can be read, and the others with their mistakes and warnings."""
-        explained: list[Explanation] = []
-        wrong: list[Manifest] = []
-        for manifest in given:
-            if manifest.mistakes or not manifest.pod:
-                wrong += [manifest] if manifest.counts else []
-                continue
-            pod = manifest.pod
-            try:
-                decided = self.view.decide(manifest.place.raw, name=pod.name, namespace=pod.namespace)
-            except BadInput as error:
-                wrong.append(manifest.wrong_pod(error))
-                continue
-            made = explain_pod(decided, self.view, self.placed.state, strategy=self.strategy, uid=self.uid)
-            remarks = (*manifest.warnings, *made.remarks)
-            made = replace(made, remarks=remarks, rejected=rejected_pods.read(manifest.place.raw))
-            explained.append(self._with_room(made, manifest) if made.only_later else made)
-        return explained, wrong
-
-    def _with_room(self, explanation: Explanation, manifest: Manifest) -> Explanation:
-        """Return the explanation with what would make room."""
-        pod, words = explanation.pod, None
-        if self.placed.complete:
-            priority = moving.priority_of(manifest.place.raw, self.placed) or 0
-            advice = moving.advise(pod, self.view, self.placed, priority=priority, uid=self.uid)
-            words = moving.summary(advice)
-        file = manifests.STDIN if manifest.file == manifests.STANDARD_INPUT else manifest.file
-        home = f" -n {pod.namespace}" if pod.namespace else ""
-        asked = f"-f {file}" if manifest.document is not None else f"{manifest.file}{home}"
-        command = f"`kubectl numa defrag {asked}`"
-        more = f"{words}. See {command}" if words else f"{command} lists the pods that would have to move"
-        return replace(explanation, room=more)
+    One that exists has a `uid`; it is explained beside the `placed` pods.
+    """
+    explained, wrong = list[Explanation](), list[Manifest]()
+    for manifest in given:
+        if manifest.mistakes or not manifest.pod:
+            wrong += [manifest] if manifest.counts else []
+            continue
+        pod = manifest.pod
+        try:
+            decided = view.decide(manifest.place.raw, name=pod.name, namespace=pod.namespace)
+        except BadInput as error:
+            wrong.append(manifest.wrong_pod(error))
+            continue
+        made = explain_pod(decided, view, placed.state, strategy=strategy, uid=uid)
+        remarks = (*manifest.warnings, *made.remarks)
+        made = replace(made, remarks=remarks, rejected=rejected_pods.read(manifest.place.raw))
+        if made.only_later:
+            # What would make room.
+            file = manifests.STDIN if manifest.file == manifests.STANDARD_INPUT else manifest.file
+            home = f" -n {made.pod.namespace}" if made.pod.namespace else ""
+            asked = f"-f {file}" if manifest.document is not None else f"{manifest.file}{home}"
+            room = f"`kubectl numa defrag {asked}` lists the pods that would have to move"
+            if placed.complete:
+                priority = moving.priority_of(manifest.place.raw, placed) or 0
+                advice = moving.advise(made.pod, view, placed, priority=priority, uid=uid)
+                room = f"{moving.summary(advice)}. See `kubectl numa defrag {asked}`"
+            made = replace(made, room=room)
+        explained.append(made)
+    return explained, wrong
 
 
-def _narrowed(explanation: Explanation, only: str | None) -> Explanation:
-    """Return the explanation with one node's answer alone, if one is named."""
-    if only is None:
-        return explanation
+def _narrowed(explanation: Explanation, only: str) -> Explanation:
+    """Return the explanation with one node's answer alone."""
     answers = tuple(answer for answer in explanation.answers if answer.node.name == only)
     if not answers:
         hidden = "publishes no topology" if only in explanation.unknown else "is not in this cluster"

@@ -3,10 +3,9 @@
 import asyncio
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from urllib.parse import urlencode
 
 import click
@@ -25,8 +24,6 @@ from numalign.runtime import logs, server
 
 STDOUT = "-"
 HTML, SVG = ".html", ".svg"
-
-_DEFAULT_PORT = 8081
 
 
 def _filters(
@@ -76,13 +73,7 @@ Examples:
 """
 )
 @click.option("--serve", is_flag=True, help="Serve the map to this machine, and follow changes.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=_DEFAULT_PORT,
-    show_default=True,
-    help="Port for --serve, on 127.0.0.1; 0 selects a free port.",
-)
+@options.port_option(8081)
 @click.option("--open", "opens", is_flag=True, help="With --serve, open the map in a browser.")
 @click.option(
     "-o",
@@ -114,9 +105,24 @@ def map(  # noqa: A001, PLR0913  the name of the command; its options
         raise Trouble("use either --serve, to open the map in a browser, or -o FILE, to write it to a file")
     if serve:
         raise click.exceptions.Exit(_serve(source, webhook, query, port=port, opens=opens))
-    write = _writer(str(output))
-    fleet, nodes = _views(source, webhook, query)
-    _write(str(output), write(fleet, query, nodes))
+    file = str(output)
+    suffix = HTML if file == STDOUT else Path(file).suffix.lower()
+    if suffix not in {HTML, SVG}:
+        raise Trouble(f"-o {file}: use a file name that ends in {HTML} or {SVG}, or - for standard output")
+    objects = source.documents(with_pods=True)
+    view = source.view(webhook, objects=objects)
+    placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
+    notify_skipped(placed.problems)
+    fleet, nodes = asyncio.run(_built(MapState(placed.state), query))
+    if len(nodes) == standalone.MOST_NODES < fleet.count_shown:
+        notify(f"the file has pages of {len(nodes)} of {fleet.count_shown:,} nodes: use -l or --class")
+    drawn = standalone.fleet_svg(fleet, query) if suffix == SVG else standalone.export(fleet, query, nodes)
+    if file == STDOUT:
+        for chunk in drawn:
+            click.echo(chunk.encode(errors="replace"), nl=False)
+    else:
+        with Path(file).open("w", encoding="utf-8", errors="replace") as written:
+            written.writelines(drawn)
 
 
 def _serve(
@@ -136,47 +142,9 @@ def _serve(
     return server.run(served.serve, log=log)
 
 
-WriteMap = Callable[[Fleet, FleetQuery, Sequence[NodeView]], Iterator[str]]
-
-_WRITERS: Mapping[str, WriteMap] = MappingProxyType(
-    {HTML: standalone.export, SVG: lambda fleet, query, _nodes: standalone.fleet_svg(fleet, query)}
-)
-
-
-def _writer(output: str) -> WriteMap:
-    """Return the function that writes such a file; raise `Trouble`."""
-    suffix = HTML if output == STDOUT else Path(output).suffix.lower()
-    if suffix not in _WRITERS:
-        raise Trouble(f"-o {output}: use a file name that ends in {HTML} or {SVG}, or - for standard output")
-    return _WRITERS[suffix]
-
-
-def _views(
-    source: ClusterSource, webhook: WebhookOptions, query: FleetQuery
-) -> tuple[Fleet, Sequence[NodeView]]:
-    """Return the fleet, and the nodes that have pages in the file."""
-    objects = source.documents(with_pods=True)
-    view = source.view(webhook, objects=objects)
-    placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
-    notify_skipped(placed.problems)
-    fleet, nodes = asyncio.run(_built(MapState(placed.state), query))
-    if len(nodes) == standalone.MOST_NODES < fleet.count_shown:
-        notify(f"the file has pages of {len(nodes)} of {fleet.count_shown:,} nodes: use -l or --class")
-    return fleet, nodes
-
-
 async def _built(map_state: MapState, query: FleetQuery) -> tuple[Fleet, Sequence[NodeView]]:
+    """Return the fleet, and the nodes that have pages in the file."""
     fleet = await map_state.fleet(query)
     tiles = islice((tile for group in fleet.groups for tile in group.tiles), standalone.MOST_NODES)
     nodes = [await map_state.node(tile.name, lambda _namespace: True) for tile in tiles]
     return fleet, [node for node in nodes if node]
-
-
-def _write(output: str, chunks: Iterator[str]) -> None:
-    """Write a file; raise `OSError`."""
-    if output == STDOUT:
-        for chunk in chunks:
-            click.echo(chunk.encode(errors="replace"), nl=False)
-        return
-    with Path(output).open("w", encoding="utf-8", errors="replace") as file:
-        file.writelines(chunks)

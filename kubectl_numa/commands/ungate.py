@@ -47,6 +47,11 @@ class UngatedPod:
         """Return it in readable form."""
         return f"{self.pod.namespace}/{self.pod.name}"
 
+    def to_json(self) -> dict[str, object]:
+        """Return it for programs."""
+        identity = {"namespace": self.pod.namespace, "name": self.pod.name, "uid": self.pod.uid}
+        return {**identity, "otherGates": [*self.pod.others], "error": self.error or None}
+
 
 @click.command(
     epilog="""\b
@@ -92,12 +97,25 @@ def ungate(
     with waiting("reading the cluster") as now:
         pods = asyncio.run(work(now))
     done = "would be lifted" if dry_run else "lifted"
+    ordered = sorted(pods, key=lambda pod: pod.name)
     listing = Listing(
         columns=("namespace", "name", "result"),
         wide_columns=("other gates", "error"),
-        rows=[_row(pod, done) for pod in sorted(pods, key=lambda pod: pod.name)],
-        documents=lambda: [_to_json(pod) for pod in pods],
-        text=lambda _paper: _show(pods, done=done),
+        rows=(
+            ListedRow(
+                f"pod/{each.pod.name}",
+                (
+                    each.pod.namespace,
+                    each.pod.name,
+                    "failed" if each.error else done,
+                    ",".join(each.pod.others),
+                    each.error,
+                ),
+            )
+            for each in ordered
+        ),
+        documents=lambda: [each.to_json() for each in pods],
+        text=lambda _paper: _show(ordered, done=done),
     )
     options.print_listing(listing, output)
     raise click.exceptions.Exit(FAILED if any(pod.error for pod in pods) else 0)
@@ -105,8 +123,11 @@ def ungate(
 
 async def _check(api: Api, now: Callable[[str], None]) -> None:
     """Raise `Trouble` while a controller runs."""
+    # The usual one, if numalign is no longer installed.
+    place = USUAL_NAMESPACE
     try:
-        place = await _place(api)
+        with suppress(NotFound):
+            place = await installation.namespace(api) or place
         at = await gates.renewed(api, namespace=place)
         seconds = (datetime.now(UTC) - at).total_seconds() if at else GONE_SECONDS
         if at and seconds >= GONE_SECONDS:
@@ -122,13 +143,6 @@ async def _check(api: Api, now: Callable[[str], None]) -> None:
             f"a controller renewed the lease {place}/{LEASE} {max(seconds, 0):.0f} s ago and lifts gates"
             f" itself: stop it and wait {GONE_SECONDS // 60} min, or use --force"
         )
-
-
-async def _place(api: Api) -> str:
-    """Return the namespace of the controllers; the usual one if numalign is no longer installed."""
-    with suppress(NotFound):
-        return await installation.namespace(api) or USUAL_NAMESPACE
-    return USUAL_NAMESPACE
 
 
 async def _lift(api: Api, pods: Sequence[WaitingPod], now: Callable[[str], None]) -> Sequence[UngatedPod]:
@@ -153,15 +167,8 @@ async def _lift(api: Api, pods: Sequence[WaitingPod], now: Callable[[str], None]
     return await asyncio.gather(*map(lifted, pods))
 
 
-def _row(pod: UngatedPod, done: str) -> ListedRow:
-    waits, result = pod.pod, "failed" if pod.error else done
-    return ListedRow(
-        f"pod/{waits.name}", (waits.namespace, waits.name, result, ",".join(waits.others), pod.error)
-    )
-
-
 def _show(pods: Sequence[UngatedPod], *, done: str) -> None:
-    for pod in sorted(pods, key=lambda pod: pod.name):
+    for pod in pods:
         others = f"; still gated by {', '.join(pod.pod.others)}" if pod.pod.others else ""
         if pod.error:
             notify(f"{pod.name}: {pod.error}")
@@ -170,9 +177,3 @@ def _show(pods: Sequence[UngatedPod], *, done: str) -> None:
     failed = sum(bool(pod.error) for pod in pods)
     failures = f", {failed:,} failed" if failed else ""
     click.echo(f"{len(pods) - failed:,} of {len(pods):,} gates {done}{failures}" if pods else "no gated pods")
-
-
-def _to_json(pod: UngatedPod) -> dict[str, object]:
-    waits = pod.pod
-    identity = {"namespace": waits.namespace, "name": waits.name, "uid": waits.uid}
-    return {**identity, "otherGates": [*waits.others], "error": pod.error or None}
