@@ -111,7 +111,6 @@ def _row(node: DiagnosedNode) -> ListedRow:
 
 
 def _show(nodes: Sequence[DiagnosedNode], writer: TextWriter, *, everything: bool) -> None:
-    """Print all findings, each with a limited number of names and details."""
     lacking, total = sum(node.lacking for node in nodes), counted(len(nodes))
     summary = f"{total}: nothing is missing for exact predictions"
     if lacking:

@@ -134,10 +134,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
 def _explained(
     given: list[Manifest], view: ClusterView, placed: PlacedPods, strategy: Strategy, uid: str
 ) -> tuple[list[Explanation], list[Manifest]]:
-    """Return every pod that can be read, and the others with their mistakes and warnings.
-
-    One that exists has a `uid`; it is explained beside the `placed` pods.
-    """
+    """Return every pod that can be read, beside the `placed` ones, and the others with their mistakes."""
     explained, wrong = list[Explanation](), list[Manifest]()
     for manifest in given:
         if manifest.mistakes or not manifest.pod:
@@ -168,7 +165,6 @@ def _explained(
 
 
 def _narrowed(explanation: Explanation, only: str) -> Explanation:
-    """Return the explanation with one node's answer alone."""
     answers = tuple(answer for answer in explanation.answers if answer.node.name == only)
     if not answers:
         hidden = "publishes no topology" if only in explanation.unknown else "is not in this cluster"

@@ -29,7 +29,6 @@ HTML, SVG = ".html", ".svg"
 def _filters(
     *, labels: str, node_class: str, topology_policy: str | None, resource: str, only: Sequence[str]
 ) -> FleetQuery:
-    """Return which nodes are shown; raise `BadInput`."""
     single = {"labels": labels, "class": node_class, "policy": topology_policy or "", "resource": resource}
     return fleet_query.parse([*single.items(), *(("only", condition) for condition in only)])
 

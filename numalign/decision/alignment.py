@@ -106,10 +106,7 @@ def alignment(
     observed: Held | None,
     unknown: AbstractSet[str] = frozenset(),
 ) -> Alignment:
-    """Return the alignment of a pod on its node, by what was `observed`; None means not observed.
-
-    The zones of the `unknown` resources are not known.
-    """
+    """Return the alignment of a pod by what was `observed`, None if nothing; `unknown` are of unknown zones."""
     if intent.policy is Policy.NONE:
         return Alignment(Judgement.NOT_ASKED)
     if observed is None:
@@ -211,10 +208,7 @@ class _Observed:
 
 
 def _by_container(observed: _Observed) -> Alignment:
-    """Return the alignment in container scope.
-
-    Only what the pod holds is known; which container has which part of it follows from the amounts.
-    """
+    """Return the alignment by amounts: which container has which part of what the pod holds is not known."""
     names, held = observed.names, observed.held
     asking = [step for step in observed.demand.steps if any(name in step.requests for name in names)]
     if len(asking) == 1:
@@ -240,12 +234,10 @@ def _by_container(observed: _Observed) -> Alignment:
 
 
 def _first(words: Iterable[str]) -> str:
-    """Return the first of these words as a list in a sentence, and `more` if there are others."""
     shown = [*islice(words, _MOST_NAMED + 1)]
     shown[_MOST_NAMED:] = ["more"] if len(shown) > _MOST_NAMED else []
     return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
 
 
 def _within(text: str) -> str:
-    """Return as much of a text as annotations hold."""
     return text.encode()[:LONGEST_BYTES].decode(errors="ignore")

@@ -40,17 +40,12 @@ class Doubt(StrEnum):
 
 
 class _Row(NamedTuple):
-    """When a fact matters, and the sentence for users."""
-
     applies: Callable[[Node, Demand], bool]
     sentence: str
 
 
 def doubts(node: Node, demand: Demand) -> tuple[Doubt, ...]:
-    """Return what could make a prediction for this pod on this node wrong.
-
-    For a known machine that is only its version.
-    """
+    """Return what could make a prediction for this pod wrong; for a known machine only its version."""
     return tuple([doubt for doubt, row in _ROWS.items() if row.applies(node, demand)])
 
 
@@ -68,7 +63,6 @@ def _whole_cores(node: Node, demand: Demand) -> bool:
 
 
 def _used(node: Node, name: str) -> bool:
-    """Return whether some of it is allocated already."""
     return any(zone.free.get(name) != zone.allocatable.get(name) for zone in node.zones)
 
 

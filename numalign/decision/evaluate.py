@@ -58,10 +58,7 @@ def evaluating(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Steps[
 
 
 def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> bool:
-    """Return whether the placement of a pod that the kubelet admits satisfies this intent.
-
-    The intent may be another than the pod's own; the policy that the node has to have is not checked.
-    """
+    """Return whether the placement of an admitted pod satisfies an intent, its own or another."""
     demand = kubelet.effective_demand(node, demand)
     return not (unaligned(node, demand, intent) or any(too_wide(node, demand, intent, placement)))
 
@@ -116,7 +113,6 @@ def _too_large(node: Node, demand: Demand) -> Refusal | None:
 
 
 def _total(node: Node, name: str) -> int | None:
-    """Return the allocatable amount of the node as a whole; None if not reported."""
     if node.totals is not None:
         return node.totals.get(name, 0) if name in node.totals or name not in NODE_LEVEL else None
     listed = [zone.allocatable[name] for zone in node.every_zone if name in zone.allocatable]
@@ -257,7 +253,6 @@ def _cause(node: Node, needs: tuple[Need, ...]) -> Cause:
 
 
 def _shortages(node: Node, step: Step) -> Iterator[Shortage]:
-    """Yield every resource of every zone that is too small on its own."""
     aligned = [(name, request) for name, request in step.requests.items() if node.aligns(name)]
     for zone in node.zones:
         for name, request in aligned:

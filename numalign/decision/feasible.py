@@ -31,10 +31,7 @@ _IN_EVERY_STATE = frozenset(
 
 
 def feasible(node: Node, demand: Demand, intent: Intent, refusal: Refusal) -> Steps[bool]:
-    """Return whether a state of a node could admit a pod that the healthy, empty `node` refuses.
-
-    `demand` is as the node's managers read it.
-    """
+    """Return whether a state of a node could admit a pod that the healthy, empty `node` refuses."""
     # The node would have to split a core, or has too few, however many are free.
     short = refusal.detail or any(need.most < need.asked for need in refusal.needs)
     breaks_cores = refusal.cause is Cause.NOT_WHOLE_CORES and short
@@ -68,10 +65,7 @@ def _apart(node: Node, demand: Demand, intent: Intent) -> Steps[bool]:
 
 
 def _has(node: Node, step: Step, zones: int, names: Iterable[str]) -> bool:
-    """Return whether some set of so many zones has what a step requests of these resources.
-
-    With too many zones to visit their sets, one may have it.
-    """
+    # With too many zones to visit their sets, one may have it.
     if len(node.zones) > work_limit.MOST_ZONES:
         return True
     amounts = {name: step.requests[name] for name in names if kubelet.serves(node, name)}

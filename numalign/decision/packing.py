@@ -11,10 +11,7 @@ MOST_TRIED = 4096
 
 
 def fit_apart(zones: Iterable[Mapping[str, int]], requests: Iterable[Mapping[str, int]]) -> bool | None:
-    """Return whether each request, amounts by name, fits into one of these zones beside the others.
-
-    Return None if that takes too many tries.
-    """
+    """Return whether each request fits into one zone beside the others; None if that takes too many tries."""
     requests = [*requests]
     if len(requests) > MOST_REQUESTS:
         return None

@@ -59,10 +59,7 @@ class PartialAlignment:
 
 
 def partial(demand: Demand, intent: Intent, scope: Scope = Scope.POD) -> PartialAlignment | None:
-    """Return what is not pinned of a pod whose policy applies to something; None if nothing is missing.
-
-    The `scope` of the node matters to pods with pod-level resources.
-    """
+    """Return what is not pinned of a pod whose policy applies to something; None if nothing is missing."""
     unpinned = unpinned_by(demand, intent, scope)
     if not unpinned:
         return None
@@ -74,10 +71,8 @@ def partial(demand: Demand, intent: Intent, scope: Scope = Scope.POD) -> Partial
 
 
 def unpinned_by(demand: Demand, intent: Intent, scope: Scope = Scope.POD) -> tuple[str, ...]:
-    """Return which CPUs, memory and hugepages the intent concerns and no manager pins, by name.
-
-    Init containers do not count: they end before the others start.
-    """
+    """Return which CPUs, memory and hugepages the intent concerns and no manager pins, by name."""
+    # Init containers do not count: they end before the others start.
     shared = demand.whole.loose
     # In pod scope, containers without exclusive CPUs share those of their pod.
     loose = shared if scope is Scope.POD else shared.most(shared_by(demand.steps))
@@ -125,7 +120,6 @@ def _not_pinned(names: Sequence[str]) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    """Return the first of these names as a list in a sentence, and `more` if there are others."""
     shown = [cut(name, _LONGEST_NAME) for name in names[:_MOST_NAMED]]
     shown += ["more"] if len(names) > _MOST_NAMED else []
     return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))

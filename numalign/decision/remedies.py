@@ -19,10 +19,8 @@ _MOST_TRIED = 3
 
 
 def why_not_when_empty(node: Node, demand: Demand, intent: Intent) -> tuple[str, ...]:
-    """Return why the healthy, empty `node` refuses a pod that it may take when in use, and what would help.
-
-    Each is a warning. The reason and the remedies are left out for a pod that takes long to evaluate.
-    """
+    """Return as warnings why the empty `node` refuses a pod that it may take when in use, and what helps."""
+    # The reason and the remedies are left out for a pod that takes long to evaluate.
     if work_limit.units(node, demand) > work_limit.LIMIT_AT_ONCE // (1 + _MOST_TRIED):
         return (wording.NOT_WHEN_EMPTY,)
     return wording.not_when_empty(evaluate(node, demand, intent), remedies(node, demand, intent))

@@ -19,10 +19,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def why(strategy: Strategy, node: Node, demand: Demand, placement: Placement) -> str:
-    """Return why an admitted pod has its score on a node, by a strategy in which every resource counts once.
-
-    The text is a few words without a full stop, to follow the score.
-    """
+    """Return why an admitted pod has its score on a node, in a few words without a full stop."""
     units = scoring.scored_units(node, demand, placement)
     if not units and uncertain(node, demand):
         return "it is uncertain which NUMA zones have what it requests, so any other node comes first"

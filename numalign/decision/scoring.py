@@ -55,10 +55,7 @@ Amount = tuple[str, int, int]
 def score(
     strategy: Strategy, node: Node, demand: Demand, placement: Placement, weights: Weights = EVEN
 ) -> int:
-    """Return the score of the placement of an admitted pod on this node as it is before the pod, 0 to 100.
-
-    A pod for which the node aligns nothing has the highest score, 100.
-    """
+    """Return the score of an admitted pod's placement, 0 to 100; 100 if the node aligns nothing of it."""
     (value,) = scores((strategy,), node, demand, placement, weights)
     return value
 
@@ -146,10 +143,7 @@ CostTable = tuple[tuple[ZoneId, tuple[tuple[ZoneId, int], ...]], ...]
 
 
 def nearest(costs: CostTable, zones: Collection[ZoneId]) -> bool:
-    """Return whether no set of equally many zones has a smaller sum of distances.
-
-    With more than `MOST_SETS` sets the result may be False by mistake.
-    """
+    """Return whether no equally wide set has a smaller sum of distances; above `MOST_SETS` at times False."""
     return _distance(_table(costs), zones) == _least_distance(costs, len(zones))
 
 
@@ -158,7 +152,6 @@ _Table = Mapping[ZoneId, Mapping[ZoneId, int]]
 
 @lru_cache(maxsize=256)
 def _table(costs: CostTable) -> _Table:
-    """Return the distance from each zone to each, itself included."""
     listed = {zone: dict(mine) for zone, mine in costs}
     return {one: {other: listed[one].get(other, UNKNOWN_COST) for other in listed} for one in listed}
 
@@ -211,10 +204,7 @@ def _weighted(amounts: list[Amount], weights: Weights, value: Callable[[int, int
 
 
 def _balanced(amounts: list[Amount], _weights: Weights) -> int:
-    """Return a higher score for more equal shares of all resources; a single resource is balanced.
-
-    That is 100 minus the sample variance of the shares, in hundredths, computed in integers.
-    """
+    """Return 100 minus the sample variance of the shares, in hundredths; a single resource is balanced."""
     shares = [(request, free) if free else (1, 1) for _, request, free in amounts]
     count, common = len(shares), prod(free for _, free in shares)
     if any(request > free for request, free in shares):

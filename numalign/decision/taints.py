@@ -48,10 +48,8 @@ class TaintContradiction:
 def contradictions(
     demand: Demand, intent: Intent, tolerations: Iterable[Toleration]
 ) -> tuple[TaintContradiction, ...]:
-    """Return what a pod lacks for the taints that it tolerates by name, each taint once.
-
-    What kubelets give a pod with pod-level resources is not known, so it contradicts nothing.
-    """
+    """Return what a pod lacks for the taints that it tolerates by name, each taint once."""
+    # What kubelets give a pod with pod-level resources is not known, so it contradicts nothing.
     if demand.pod_level is not None:
         return ()
     named = frozenset[_Taint]().union(*map(_named, tolerations))

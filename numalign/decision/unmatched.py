@@ -41,6 +41,5 @@ def _shown(requirement: Requirement) -> str:
 
 
 def _some(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the first texts, and that there are more."""
     for number, text in enumerate(islice(texts, MOST_NAMED + 1)):
         yield text if number < MOST_NAMED else "more"

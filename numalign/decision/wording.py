@@ -151,8 +151,6 @@ _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
 
 
 class _Parts(dict[str, str]):
-    """The parts of one refusal, built when a text uses them."""
-
     def __init__(self, refusal: Refusal, free: str) -> None:
         self._refusal, self._free = refusal, free
 
@@ -176,10 +174,7 @@ def _by_zones(needs: Iterable[Need]) -> Iterator[tuple[int, list[Need]]]:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Return why a node refuses, in one sentence without a full stop.
-
-    Raise `ValueError` for a node that does not refuse.
-    """
+    """Return why a node refuses, without a full stop; raise `ValueError` if it does not refuse."""
     return refused(_refusal(verdict), free=_free(verdict))
 
 
@@ -315,10 +310,7 @@ def unlisted(resource: str, resources: Iterable[str]) -> str:
 
 
 def unrequested(resource: str, requested: Iterable[str], listed: Iterable[str]) -> str:
-    """Return the message that no container requests a resource that its owner lists in the annotation.
-
-    `requested` and `listed` are names that may be meant: those that the pod requests, or else nodes list.
-    """
+    """Return the message that no container requests a listed resource, with the name that may be meant."""
     meant = _meant(closest_resource(resource, requested) or closest_resource(resource, listed))
     return f'{RESOURCES}: no container requests "{cut(resource, _LONGEST_RESOURCE)}"{meant}'
 
@@ -414,7 +406,6 @@ def _clauses(counted: Iterable[Counted], first: Refusal, intent: Intent) -> list
 
 
 def _fitting(clauses: list[tuple[int, str]], room: int) -> str:
-    """Return as many clauses as fit into `room` characters; the others are counted."""
     texts, remaining = list[str](), sum(count for count, _ in clauses)
     for count, words in clauses:
         text = f"{count} {_singular(words) if count == 1 else words}"
@@ -479,7 +470,6 @@ def _amounts(needs: Iterable[Need]) -> str:
 
 
 def _overhead(needs: Iterable[Need]) -> str:
-    """Return what a RuntimeClass adds to the requests of a pod; empty if it adds nothing to these."""
     added = ", ".join(
         f"{_amount(need, need.asked - need.overhead)} and {render(need.resource, need.overhead)} overhead"
         for need in islice((need for need in needs if need.overhead), MOST_NAMED)
@@ -496,7 +486,6 @@ def _amount(need: Need, amount: int) -> str:
 
 
 def _named(words: Iterable[str]) -> str:
-    """Return the first of these words, and `more` if there are others."""
     first = [*islice(words, MOST_NAMED + 1)]
     return _list([*first[:MOST_NAMED], *(["more"] if len(first) > MOST_NAMED else [])])
 

@@ -20,10 +20,7 @@ class RejectionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why the kubelet refuses a pod: the step, and the resources that it could not allocate, if any.
-
-    `cpus` are those that the step itself had been given by then.
-    """
+    """The refused step, resources that could not be allocated, and the CPUs that the step had by then."""
 
     reason: RejectionReason
     step: Step

@@ -71,8 +71,6 @@ class PodAdmitResult(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """The CPUs and devices that one container was given under its affinity."""
-
     step: Step
     affinity: TopologyHint
     cpus: CpuSet
@@ -80,10 +78,7 @@ class _Given(NamedTuple):
 
 
 def admit(node: Node, demand: Demand) -> PodAdmitResult:
-    """Return how this node's kubelet admits a pod on top of what it already allocated.
-
-    A pod that takes too long to evaluate (`work_limit`) is refused with `NOT_ANSWERED`.
-    """
+    """Return how this node's kubelet admits a pod; refused with `NOT_ANSWERED` if that takes too long."""
     return finished(admitting(node, demand))
 
 
@@ -245,10 +240,7 @@ def min_widths(node: Node, step: Step) -> dict[str, int]:
 def fits_together(
     node: Node, amounts: Mapping[str, int], zones: int, *, around: frozenset[ZoneId] = frozenset()
 ) -> bool:
-    """Return whether some set of `zones` zones, `around` among them, has all these amounts free.
-
-    What the managers do does not matter.
-    """
+    """Return whether `zones` zones, `around` among them, have these free, whatever the managers do."""
     enough = [
         hint_sets.reaching(tuple([zone.free.get(name, 0) for zone in node.zones]), amount)
         for name, amount in amounts.items()
@@ -433,7 +425,6 @@ def _entries(state: ManagersState, cpus: CpuSet, devices: Mapping[str, ZoneAmoun
 
 
 def _by_zone_set(node: Node, entries: Iterable[Entry]) -> dict[ZoneSet, Resources]:
-    """Return amounts by the sets of zones that they come from, the sets in ascending order."""
     bags: dict[ZoneSet, dict[str, int]] = {}
     for mask, name, amount in entries:
         amounts = bags.setdefault(bitmask.ids(mask, node.ids), {})

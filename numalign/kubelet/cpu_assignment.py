@@ -106,7 +106,6 @@ def _numa_distributed(
 def _request(
     topology: CpuTopology, free: CpuSet, count: int, options: StaticPolicyOptions, hint_width: int
 ) -> DistributionRequest:
-    """Return what is distributed over the zones with free CPUs; the others are not among them."""
     zones = _sorted_numa_nodes(topology, free)
     room = _room(zones, free)
     # rangeNUMANodesNeededToSatisfy: divided by the zones that have CPUs, rounded up twice.
@@ -283,14 +282,12 @@ def _numa_first(topology: CpuTopology) -> bool:
 
 
 def _sorted_numa_nodes(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
-    """Restate sortAvailableNUMANodes."""
     if _numa_first(topology):
         return _emptiest(topology.zones, free)
     return _within(_emptiest(topology.sockets, free), topology.zones, free)
 
 
 def _sorted_sockets(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
-    """Restate sortAvailableSockets."""
     if _numa_first(topology):
         return _within(_emptiest(topology.zones, free), topology.sockets, free)
     return _emptiest(topology.sockets, free)
@@ -319,7 +316,7 @@ def _cores(topology: CpuTopology, unit: CpuSet) -> tuple[CpuSet, ...]:
 
 
 def _mean_size(topology: CpuTopology, units: Sequence[CpuSet]) -> int:
-    """Return the average size of these units, rounded down, as CPUsPerSocket and similar functions do."""
+    """Return the average size, rounded down, as CPUsPerSocket and similar functions do."""
     return sum(topology.sizes) // len(units)
 
 

@@ -72,11 +72,7 @@ class Distribution:
 
 
 def distribution(request: DistributionRequest) -> Distribution | None:
-    """Return how CPUs are taken.
-
-    Return None if no zones can share the amount, which is then packed. Where the kubelet's own quirks spoil
-    the result, it has fewer CPUs than requested.
-    """
+    """Return how CPUs are taken, too few where the kubelet's quirks spoil it; None if they are packed."""
     # The smallest number of zones for which any set will do is the last one that is tried.
     width = _width(request)
     if width is None:
@@ -119,13 +115,11 @@ def turns(remaining: Sequence[int], zones: Sequence[int], groups: int, group: in
 
 
 def _width(request: DistributionRequest) -> int | None:
-    """Return how many zones share the amount: the first number for which the largest zones can."""
     largest = replace(request, room=sorted(request.room, reverse=True))
     return next((width for width in request.widths if _share(largest, tuple(range(width)))), None)
 
 
 def _candidate(request: DistributionRequest, zones: tuple[int, ...]) -> Distribution | None:
-    """Return the best distribution over these zones; None if they cannot share the amount."""
     shared = _share(request, zones)
     if shared is None:
         return None

@@ -51,10 +51,8 @@ class CpuState(NamedTuple):
         return self.free | self.reusable
 
     def charged(self, cpus: CpuSet, role: Role) -> "CpuState":
-        """Return the state after a container got these CPUs (updateCPUsToReuse).
-
-        CPUs of an init container can be reused; those of them that a sidecar or an app takes cannot.
-        """
+        """Return the state after a container got these CPUs (updateCPUsToReuse)."""
+        # CPUs of an init container can be reused; those of them that a sidecar or an app takes cannot.
         reusable = self.reusable | cpus if role is Role.INIT else self.reusable & ~cpus
         free, given = self.free & ~cpus, self.given | cpus
         return CpuState(self.topology, self.options, self.reserved, free, reusable, given)
@@ -105,7 +103,6 @@ def topology(node: Node) -> CpuTopology | None:
 
 
 def _cpus(node: Node) -> tuple[CpuTopology, CpuSet]:
-    """Return the CPUs of a node, and the reserved ones among them."""
     if machine := node.machine:
         return machine.topology, machine.reserved
     return assumed_machine.assume(node)
@@ -206,7 +203,6 @@ def whole_cores(state: CpuState) -> CpuSet:
 
 @lru_cache(64)
 def _spanning(topology: CpuTopology, sockets: int) -> HintSet:
-    """Return the masks whose zones are on `sockets` sockets."""
     by_zone = (
         bits(at for at, socket in enumerate(topology.sockets) if socket & zone) for zone in topology.zones
     )

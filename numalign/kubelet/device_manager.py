@@ -82,10 +82,7 @@ class Devices:
 
 
 class DeviceState(NamedTuple):
-    """The devices of one resource while one pod is admitted, by place: free and `reusable` ones.
-
-    The latter were given to init containers of this pod.
-    """
+    """The devices of one resource by place: free ones, and those given to init containers of this pod."""
 
     devices: Devices
     free: ZoneAmounts
@@ -146,10 +143,7 @@ def states(node: Node, names: Iterable[str]) -> DeviceStates:
 
 
 def topology_hints(states: DeviceStates, step: Step) -> list[ResourceHints]:
-    """Return the hints for each device resource that a step names (GetTopologyHints).
-
-    There are none for a resource without any NUMA information, which means "don't care".
-    """
+    """Return the hints for each device of a step (GetTopologyHints); none without NUMA information."""
     # GetTopologyHints checks no QoS class: devices of Burstable and BestEffort pods are aligned too.
     return [
         _hints(name, state, step.devices[name])
@@ -174,11 +168,9 @@ def min_affinity_size(devices: Devices, request: int) -> int:
 def allocate(
     states: DeviceStates, step: Step, mask: Mask | None
 ) -> tuple[DeviceStates, dict[str, Allocation]] | str:
-    """Return what a container gets of each resource, or the name of the first resource with too few.
-
-    The kubelet iterates over a Go map here, so the first by name is as good as any.
-    """
+    """Return what a container gets of each resource, or the name of the first resource with too few."""
     after, taken = dict(states), {}
+    # The kubelet iterates over a Go map here, so the first by name is as good as any.
     for name in sorted(states.keys() & step.devices.keys()):
         state, request = states[name], step.devices[name]
         # A plugin without a healthy device counts as gone, even for a request of zero.
@@ -193,7 +185,6 @@ def allocate(
 def _devices(
     capacity: tuple[Resources, ...], allocatable: tuple[Resources, ...], name: str, *, near: bool
 ) -> Devices:
-    """Return the devices that a topology counts for each zone."""
     total = tuple(amounts.get(name, 0) for amounts in capacity)
     healthy = tuple(amounts.get(name, 0) for amounts in allocatable)
     return Devices(tuple(1 << at for at in range(len(total))), total, len(total), healthy, near)

@@ -141,13 +141,11 @@ def intersections(one: HintSet, other: HintSet, zones: int) -> HintSet:
 
 
 def _code(zones: int) -> Literal["I", "Q"]:
-    """Return the array type whose fields are wide enough for the counts of masks."""
     # With 16 zones, a mask is the intersection of two others (not the empty one) less than 2^32 times.
     return "I" if zones <= 16 else "Q"  # noqa: PLR2004  as said
 
 
 def _size(zones: int) -> int:
-    """Return the size of such a field in bytes."""
     return array(_code(zones)).itemsize
 
 
@@ -164,7 +162,6 @@ def _without_zone(zones: int) -> tuple[int, ...]:
 
 
 def _zones(hints: HintSet) -> int:
-    """Return how many zones the largest mask needs."""
     return (hints.bit_length() - 1).bit_length() if hints else 0
 
 

@@ -79,12 +79,10 @@ def state(node: Node) -> MemoryState | None:
 
 
 def topology_hints(memory: MemoryState, request: Resources) -> list[ResourceHints]:
-    """Return the same hints under every requested name; none if no set of zones can serve them.
-
-    calculateHints creates the entry of a name with its first hint, so without one it has no preference.
-    """
+    """Return the same hints under every requested name; none if no set of zones can serve them."""
     if not request:
         return []
+    # calculateHints creates the entry of a name with its first hint, so without one it has no preference.
     hints = _hints(memory, request)
     return (
         [ResourceHints(name, hints.possible, hints.preferred) for name in request] if hints.possible else []
@@ -126,10 +124,7 @@ def without_blocks(memory: MemoryState, blocks: Iterable[Block]) -> MemoryState:
 
 
 def containers_started(memory: MemoryState) -> MemoryState:
-    """Return the memory once the pod's containers run.
-
-    AddContainer drops the blocks of finished init containers.
-    """
+    """Return the memory once all containers run: AddContainer drops blocks of finished init containers."""
     # CPUs and devices of finished init containers stay with the pod; only memory is freed.
     done = [block for block in memory.blocks if block.role is Role.INIT]
     if not done:
@@ -140,7 +135,6 @@ def containers_started(memory: MemoryState) -> MemoryState:
 
 @lru_cache(maxsize=4096)
 def _allocatable(zones: tuple[Resources, ...]) -> Mapping[str, ZoneAmounts]:
-    """Return the allocatable amounts of each zone, for every resource of the memory manager."""
     names = sorted({name for amounts in zones for name in amounts if kind(name) is Kind.MEMORY})
     return {name: tuple(amounts.get(name, 0) for amounts in zones) for name in names}
 
@@ -164,10 +158,7 @@ def _hints(memory: MemoryState, request: Resources) -> ResourceHints:
 
 
 def _large_enough(memory: MemoryState, request: Resources) -> tuple[HintSet, int]:
-    """Return the sets of zones with enough allocatable memory, used or not, and their least width.
-
-    The least width is found before groups and free amounts are checked, so it can be unattainable.
-    """
+    """Return the sets of zones with enough allocatable memory, and the least width, attainable or not."""
     zones = len(memory.cells)
     # A resource that no zone lists does not exist; the kubelet itself would panic.
     enough, nothing = hint_sets.every(zones), (0,) * zones
@@ -190,19 +181,12 @@ def _open(cells: tuple[Mask, ...], groups: Groups) -> HintSet:
 
 
 def _violates_group(groups: Groups, mask: Mask) -> bool:
-    """Return whether a block over several zones would touch one that serves another set.
-
-    Restates isAffinityViolatingNUMAAllocations: a block on one zone is not checked, and can break a group.
-    """
+    """Restate isAffinityViolatingNUMAAllocations: a block on one zone, which can break a group, is fine."""
     return mask.bit_count() > 1 and any(mask >> zone & 1 and cells != mask for zone, cells in groups)
 
 
 def _best_around(memory: MemoryState, request: Resources, affinity: TopologyHint) -> TopologyHint | None:
-    """Return the best hint that contains an affinity (any, if None); None if it would be worse.
-
-    Restates getDefaultHint and extendTopologyManagerHint: a preferred hint must not become one that is not
-    preferred.
-    """
+    """Restate getDefaultHint and extendTopologyManagerHint: None if the best around an affinity is worse."""
     # Hints are by name, so a request for nothing has none.
     hints = _hints(memory, request) if request else impossible(MEMORY)
     # Extending never drops a zone of the affinity: devices and CPUs may be there already.
@@ -243,10 +227,7 @@ def _with_block(memory: MemoryState, block: Block) -> MemoryState:
 
 
 def _shrunken(blocks: tuple[Block, ...], taker: Block) -> Iterator[Block]:
-    """Yield earlier blocks, those of init containers reduced by what a new block reuses.
-
-    Restates updateInitContainersMemoryBlocks.
-    """
+    """Restate updateInitContainersMemoryBlocks: blocks of init containers shrink by what a new one reuses."""
     missing = taker.size
     for block in blocks:
         same = (block.role, block.resource, block.mask) == (Role.INIT, taker.resource, taker.mask)

@@ -76,20 +76,14 @@ def tie_break(node: Node, state: ManagersState) -> TieBreak | None:
 
 
 def mean(scores: Mapping[str, int], weights: Mapping[str, int]) -> int:
-    """Return the weighted mean of the scores of resources, rounded down; 0 if none has a score and a weight.
-
-    Restates aggregateHintScores with the proposed weights.
-    """
+    """Return the weighted mean of scores, rounded down, as aggregateHintScores; 0 without any that counts."""
     counted = [(weights.get(name, USUAL_WEIGHT), score) for name, score in scores.items() if score]
     total = sum([weight for weight, _ in counted])
     return sum([weight * score for weight, score in counted]) // total if total else 0
 
 
 def better(cpus: int, memory: int) -> int:
-    """Return which of two zones the managers' signals choose together: 1, -1, or 0 if undecided.
-
-    Either signal decides alone; if both decide, they have to agree.
-    """
+    """Return which of two zones the signals choose, if they do not differ: 1, -1, or 0 if undecided."""
     return _sign(_sign(cpus) + _sign(memory))
 
 

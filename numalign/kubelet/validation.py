@@ -50,10 +50,7 @@ class Reserved:
 
 
 def start_errors(node: Node, reserved: Reserved | None = None) -> list[Mistake]:
-    """Return why this node's kubelet would not start, at the fields of its configuration; else nothing.
-
-    What depends on the machine is checked only if the machine is known.
-    """
+    """Return why this kubelet would not start, by field; of the machine only if that is known."""
     errors = [*_of_cpus(node), *_of_memory(node, reserved)]
     # Under policy none the topology manager reads no options.
     errors += [] if node.policy is Policy.NONE else _of_zones(node)

@@ -93,7 +93,6 @@ class GrowablePools:
         return requirement.key in self.labels and not requirement.allows(None)
 
     def _left(self, key: str, names: LabelValues) -> LabelValues:
-        """Return the names of pools without those of fixed ones."""
         if Pool(key) in self.fixed:
             return replace(names, known=frozenset())
         if names.known is None:
@@ -115,10 +114,7 @@ class GrowablePools:
         constraints: Constraints,
         others: LabelValues,
     ) -> Pool | None:
-        """Return the pool of nodes with these labels and taints that may get a node which the pod may use.
-
-        `others` are the values of the labels that are not listed.
-        """
+        """Return a pool of such nodes that may get one for the pod; `others` stands for labels not listed."""
         left = {key: self._left(key, labels.get(key, others)) for key in sorted(self.labels)}
         pools = {key: pool for key, names in left.items() if (pool := self._pool(key, names))}
         # Where all nodes are of a fixed pool, it does not matter by which other label it is known, too.

@@ -21,10 +21,7 @@ from numalign.model.sharing import shared
 
 
 def with_devices_of(node: Node, healthy: Node) -> Node | None:
-    """Return the healthy, empty node, if it is a degraded one of the kind of a healthy node.
-
-    None if it is healthy, or of another kind.
-    """
+    """Return the healthy, empty node if it is a degraded one of the kind of a healthy node, else None."""
     node, healthy = hinted_zones.together(node), hinted_zones.together(healthy)
     # What an exporter lost has not gone.
     if node.ids != healthy.ids or node.uncertain != healthy.uncertain or not _lacks(node, healthy):
@@ -124,7 +121,6 @@ def _restored_machine(machine: Machine, healthy: Machine | None, zones: tuple[Zo
 
 
 def _lacks(node: Node, healthy: Node) -> bool:
-    """Return whether the node has less of any device, by zones or as a whole."""
     for mine, full in zip(node.zones, healthy.zones, strict=True):
         if _has_less(mine.capacity, full.capacity) or _has_less(mine.allocatable, full.allocatable):
             return True
@@ -144,7 +140,6 @@ def missing_devices(node: Node) -> Resources:
 
 
 def _unplaced(node: Node, health: Node) -> dict[str, int]:
-    """Return the allocatable devices of the node as a whole that no zone lists when healthy."""
     totals = _devices(node.totals or Resources())
     return {name: amount for name, amount in totals.items() if name not in health.devices}
 
@@ -158,7 +153,6 @@ def _sums(node: Node) -> dict[str, int]:
 
 
 def _summed(bags: Iterable[Resources]) -> dict[str, int]:
-    """Return the devices in all of these together, without zeros."""
     sums = dict[str, int]()
     for bag in bags:
         for name, amount in bag.items():

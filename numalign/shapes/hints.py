@@ -11,10 +11,8 @@ NOTHING_KNOWN = frozenset({MEMORY})
 
 
 def unhinted(nodes: Iterable[Node]) -> frozenset[str]:
-    """Return the resources of these nodes for which none of their kubelets generates hints.
-
-    Memory is one unless a Memory Manager is on. A device whose zones are uncertain is none.
-    """
+    """Return the resources of these nodes for which none of their kubelets generates hints."""
+    # Memory is one unless a Memory Manager is on; a device whose zones are uncertain is none.
     every = tuple(nodes)
     names = {*NOTHING_KNOWN, *([CPU] if every else []), *chain.from_iterable(map(listed, every))}
     return frozenset(

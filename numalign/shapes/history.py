@@ -184,10 +184,7 @@ class ShapeHistory:
         return tuple(self.keyed().values())
 
     def keyed(self) -> Mapping[str, KnownShape]:
-        """Return the same by their keys: the name, for a declared shape after a number.
-
-        Nodes may have that shape, too.
-        """
+        """Return the same by their keys: the name, for a declared shape after a number."""
         present = {name: known for name in sorted(self._shapes) if (known := self._known(name))}
         return {**present, **_declared(self._declared)}
 
@@ -317,7 +314,6 @@ class ShapeHistory:
         self._only_nodes[name] = node if self._only_nodes.get(name, node) == node else ""
 
     def _leave_out(self, left_out: LeftOut | None) -> None:
-        """Set what is known of shapes that are not kept."""
         before, self.left_out = self.left_out, left_out
         # That they were seen again changes no answer.
         if (before and before.devices, before is None) != (left_out and left_out.devices, left_out is None):
@@ -356,7 +352,6 @@ class ShapeHistory:
         self.version += 1
 
     def _is_over(self, name: str) -> bool:
-        """Return whether the last node of a shape has been gone for too long."""
         return self._wall() - self._last_seen[name] >= self._remember
 
     def _forget(self) -> None:

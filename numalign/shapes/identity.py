@@ -5,10 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The uid of a Node object, and `systemUUID` and `machineID` as its kubelet reports them.
-
-    Empty fields are not known.
-    """
+    """The uid of a Node, and `systemUUID` and `machineID` as its kubelet reports them; empty if not known."""
 
     uid: str = ""
     system: str = ""
