@@ -23,14 +23,14 @@ from numalign.model.intent import Match
 from numalign.runtime.spans import seconds
 
 
-def choice(*names: str, values: type[StrEnum], default: StrEnum, help_: str) -> Option:
-    """Return an option whose value is one of an enumeration; the command gets the member."""
+def choice(*names: str, values: type[StrEnum], default: StrEnum | None = None, help_: str) -> Option:
+    """Return an option whose value is one of an enumeration; the command gets the member, None without any."""
     return click.option(
         *names,
         type=click.Choice([value.value for value in values]),
-        callback=lambda _context, _option, text: values(text),
-        default=default.value,
-        show_default=True,
+        callback=lambda _context, _option, text: None if text is None else values(text),
+        default=default and default.value,
+        show_default=default is not None,
         help=help_,
     )
 

@@ -1,8 +1,7 @@
 """`kubectl numa doctor`: what is missing for exact predictions, and how to fix it."""
 
 import time
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import click
 
@@ -25,7 +24,6 @@ LACKING = 1
 _STYLES = {Severity.LACK: "red", Severity.NOTE: "yellow"}
 _INDENT = 8
 _NAMES, _DETAILS = 6, 5
-_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @click.command(
@@ -86,7 +84,7 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
     nodes = [
         node
         for node in every
-        if (not chosen or node.name in chosen) and selector.matches(labels.get(node.name, _NO_LABELS))
+        if (not chosen or node.name in chosen) and selector.matches(labels.get(node.name, {}))
     ]
     listing = Listing(
         columns=("name", "lacks", "notes"),

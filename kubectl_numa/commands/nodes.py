@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from types import MappingProxyType
 
 import click
 
@@ -20,8 +19,6 @@ from numalign.kube.command_line import Trouble
 from numalign.kube.resource_types import NODE
 from numalign.kube.selectors import EVERYTHING, LabelSelector
 from numalign.scheduling.pod_alignments import pod_alignments
-
-_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @click.command(
@@ -110,8 +107,8 @@ def _listed(
         unknown, shapes = [name for name in unknown if name in names], ()
     if selector != EVERYTHING:
         # Shapes have no labels of a node.
-        nodes = [node for node in nodes if selector.matches(labels.get(node.name, _NO_LABELS))]
-        unknown = [name for name in unknown if selector.matches(labels.get(name, _NO_LABELS))]
+        nodes = [node for node in nodes if selector.matches(labels.get(node.name, {}))]
+        unknown = [name for name in unknown if selector.matches(labels.get(name, {}))]
         shapes = ()
     return ListedNodes(nodes, unknown, shapes)
 

@@ -18,30 +18,26 @@ from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
 from numalign.simulation.zoned_nodes import GPU
 
 FIRST_SEED = 42
-MOST_SEEDS = 50
-MOST_ZONES = 8
 
 _made_up = joined(
     "made_up",
     MadeUpZones,
     click.option(
         "--zones",
-        type=click.IntRange(1, MOST_ZONES),
+        type=click.IntRange(1, 8),
         help=f"NUMA zones of each node of --nodes; {simulating.DEFAULT_ZONES} by default.",
     ),
-    click.option(
+    options.choice(
         "--topology-policy",
         "policy",
-        type=click.Choice([policy.value for policy in Policy]),
-        callback=lambda _context, _option, text: None if text is None else Policy(text),
-        help=f"Kubelet policy of the nodes of --nodes; {simulating.DEFAULT_POLICY} by default.",
+        values=Policy,
+        help_=f"Kubelet policy of the nodes of --nodes; {simulating.DEFAULT_POLICY} by default.",
     ),
-    click.option(
+    options.choice(
         "--topology-scope",
         "scope",
-        type=click.Choice([scope.value for scope in Scope]),
-        callback=lambda _context, _option, text: None if text is None else Scope(text),
-        help="Kubelet scope of the nodes of --nodes; container by default.",
+        values=Scope,
+        help_="Kubelet scope of the nodes of --nodes; container by default.",
     ),
 )
 
@@ -132,7 +128,7 @@ Examples:
 )
 @click.option(
     "--seeds",
-    type=click.IntRange(1, MOST_SEEDS),
+    type=click.IntRange(1, 50),
     default=3,
     show_default=True,
     help="Number of runs, each with pods and nodes in another random order; results are means.",

@@ -14,13 +14,12 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import islice
 from types import MappingProxyType
 
 from numalign.decision import pinning
 from numalign.decision.own_zones import fewest_zones
 from numalign.decision.packing import fit_apart
-from numalign.decision.pinning import PartialAlignment
+from numalign.decision.pinning import PartialAlignment, listed
 from numalign.kubelet.admit import effective_demand
 from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import cut
@@ -106,7 +105,7 @@ def alignment(
     observed: Held | None,
     unknown: AbstractSet[str] = frozenset(),
 ) -> Alignment:
-    """Return the alignment of a pod by what was `observed`, None if nothing; `unknown` are of unknown zones."""
+    """Return the alignment of a pod by what was `observed`, None if nothing; `unknown` have unknown zones."""
     if intent.policy is Policy.NONE:
         return Alignment(Judgement.NOT_ASKED)
     if observed is None:
@@ -150,10 +149,11 @@ def why(alignment: Alignment) -> str:
         return NOT_JUDGED.get(alignment.judgement, "")
     spread = alignment.spread
     subject = f'container "{cut(spread.container, _LONGEST_NAME)}"' if spread.container else "the pod"
-    holds = _first(
-        f"{cut(name, _LONGEST_NAME)} in {_first(cut(readable_zone(zone), _LONGEST_NAME) for zone in zones)}"
-        for name, zones in spread.places
-    )
+    places = []
+    for name, zones in spread.places[: _MOST_NAMED + 1]:
+        where = listed((cut(readable_zone(zone), _LONGEST_NAME) for zone in zones), most=_MOST_NAMED)
+        places.append(f"{cut(name, _LONGEST_NAME)} in {where}")
+    holds = listed(places, most=_MOST_NAMED)
     allowed = "one" if spread.most == 1 else str(spread.most)
     verdict = _VERDICTS[spread.policy].format(zones=len(spread.zones), most=allowed)
     return _within(f"{subject} holds {holds}: {verdict}")
@@ -231,12 +231,6 @@ def _by_container(observed: _Observed) -> Alignment:
         if fit_apart(held.values(), asked) is False:
             return Alignment(Judgement.MISALIGNED, observed.spread(names, WHOLE_POD, 1))
     return Alignment(Judgement.NOT_CLEAR)
-
-
-def _first(words: Iterable[str]) -> str:
-    shown = [*islice(words, _MOST_NAMED + 1)]
-    shown[_MOST_NAMED:] = ["more"] if len(shown) > _MOST_NAMED else []
-    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
 
 
 def _within(text: str) -> str:

@@ -9,8 +9,9 @@ off is a property of the node, not of the pod.
 Restates which containers the managers ignore: guaranteedCPUs of cpumanager/policy_static.go, and GetPodQOS.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from numalign.model.demand import Demand, Step, shared_by
 from numalign.model.errors import cut
@@ -120,6 +121,11 @@ def _not_pinned(names: Sequence[str]) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    shown = [cut(name, _LONGEST_NAME) for name in names[:_MOST_NAMED]]
-    shown += ["more"] if len(names) > _MOST_NAMED else []
+    return listed((cut(name, _LONGEST_NAME) for name in names), most=_MOST_NAMED)
+
+
+def listed(words: Iterable[str], *, most: int) -> str:
+    """Return the first of these words as a list in a sentence, and `more` if there are others."""
+    shown = [*islice(words, most + 1)]
+    shown[most:] = ["more"] if len(shown) > most else []
     return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))

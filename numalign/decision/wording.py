@@ -18,6 +18,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
+from numalign.decision.pinning import listed
 from numalign.decision.verdict import Cause, Need, Refusal, Shortage, Verdict
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.model.constraints import Unmet
@@ -122,7 +123,7 @@ _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
         "free": lambda _, free: free,
         # An empty node is too small only for now if it is degraded.
         "in_total": lambda _, free: " now" if free else " in total",
-        "most": lambda refusal, _: _list([*map(_at_most, refusal.needs[:MOST_NAMED])]),
+        "most": lambda refusal, _: _named(map(_at_most, refusal.needs[:MOST_NAMED])),
         "names": lambda refusal, _: _named(need.resource for need in refusal.needs) or "what it requests",
         "now": lambda _, free: " now" if free else "",
         "of_it": lambda refusal, free: (
@@ -131,9 +132,9 @@ _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
         "overhead": lambda refusal, _: _overhead(refusal.needs),
         "policy": lambda refusal, _: refusal.policy,
         "reused": lambda refusal, _: f'{Role.INIT} "{cut(refusal.reused, _LONGEST_RESOURCE)}"',
-        "short": lambda refusal, free: _list(
+        "short": lambda refusal, free: _named(
             [
-                f"{_list([*map(_at_most, needs)])}{free} in"
+                f"{_named(map(_at_most, needs))}{free} in"
                 f" {_zones(zones) if any(need.most for need in needs) else 'any NUMA zone'}"
                 for zones, needs in _by_zones(_short(refusal))
             ]
@@ -486,12 +487,7 @@ def _amount(need: Need, amount: int) -> str:
 
 
 def _named(words: Iterable[str]) -> str:
-    first = [*islice(words, MOST_NAMED + 1)]
-    return _list([*first[:MOST_NAMED], *(["more"] if len(first) > MOST_NAMED else [])])
-
-
-def _list(parts: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+    return listed(words, most=MOST_NAMED)
 
 
 def _singular(words: str) -> str:
