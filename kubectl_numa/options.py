@@ -24,7 +24,7 @@ from numalign.runtime.spans import seconds
 
 
 def choice(*names: str, values: type[StrEnum], default: StrEnum | None = None, help_: str) -> Option:
-    """Return an option whose value is one of an enumeration; the command gets the member, None without any."""
+    """Return an option whose value is one of an enumeration; the command gets the member, or None."""
     return click.option(
         *names,
         type=click.Choice([value.value for value in values]),
@@ -74,7 +74,8 @@ def files_option(what: str) -> Option:
         multiple=True,
         metavar="FILE|FOLDER|URL",
         type=FILE,
-        help=f"{what}: a file, a folder (searched recursively) or a URL; - is standard input. May be repeated.",
+        help=f"{what}: a file, a folder (searched recursively) or a URL; - is standard input. May be"
+        " repeated.",
     )
 
 

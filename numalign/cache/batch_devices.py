@@ -108,7 +108,7 @@ def allocate(devices: DeviceColumns, request: Ints | int, mask: Ints, role: Role
 
 
 def _drawn(amounts: Ints, needed: Ints) -> Ints:
-    """Return how much of what is needed each zone gives, the lowest first, as `zone_amounts.draw`."""
+    """Return how much of what is needed each zone gives, the lowest first, as `bitmask.draw`."""
     given = amounts.cumsum(axis=0) - amounts
     drawn: Ints = np.clip(needed - given, 0, amounts)
     return drawn

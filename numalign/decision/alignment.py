@@ -17,8 +17,8 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from numalign.decision import pinning
+from numalign.decision.feasible import fit_apart
 from numalign.decision.own_zones import fewest_zones
-from numalign.decision.packing import fit_apart
 from numalign.decision.pinning import PartialAlignment, listed
 from numalign.kubelet.admit import effective_demand
 from numalign.model.demand import WHOLE_POD, Demand, Step

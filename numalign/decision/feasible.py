@@ -9,10 +9,10 @@ pod as a whole, and one zone for each container that has to be in one. None of t
 something is in use. The reverse is not guaranteed: a pod that passes may still fit in no state.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from numalign.decision.own_zones import fewest_zones
-from numalign.decision.packing import fit_apart
 from numalign.decision.verdict import Cause, Refusal, Refuser
 from numalign.kubelet import admit as kubelet
 from numalign.kubelet import work_limit
@@ -23,6 +23,12 @@ from numalign.model.options import CpuOption
 from numalign.model.pod import Role
 from numalign.model.resources import CPU
 from numalign.model.steps import Steps
+
+MOST_REQUESTS = 64
+"""The limit of requests; for more there is no answer."""
+
+MOST_TRIED = 4096
+"""The limit of tries; with more there is no answer."""
 
 _IN_EVERY_STATE = frozenset(
     {Cause.NOT_EXCLUSIVE, Cause.NOT_ALIGNED, Cause.OTHER_POLICY, Cause.NOTHING_TO_SHARE}
@@ -92,3 +98,31 @@ def _in_one_zone(node: Node, step: Step, intent: Intent) -> frozenset[str]:
         if node.policy is Policy.SINGLE_NUMA_NODE or max(widths.values(), default=1) == 1:
             names = names.union(name for name in widths if name in step.requests)
     return frozenset(name for name in names if kubelet.in_single_zones(node, name))
+
+
+def fit_apart(zones: Iterable[Mapping[str, int]], requests: Iterable[Mapping[str, int]]) -> bool | None:
+    """Return whether each request fits into one zone beside the others; None if that takes too many tries."""
+    requests = [*requests]
+    if len(requests) > MOST_REQUESTS:
+        return None
+    # The largest first, so that an impossible division is detected early.
+    asked = sorted(requests, key=lambda amounts: sorted(amounts.values()), reverse=True)
+    try:
+        return _fit([Counter(zone) for zone in zones], asked, iter(range(MOST_TRIED)))
+    except StopIteration:
+        return None
+
+
+def _fit(left: Sequence[Counter[str]], asked: Sequence[Mapping[str, int]], tries: Iterator[int]) -> bool:
+    if not asked:
+        return True
+    first, *others = asked
+    for zone in left:
+        next(tries)
+        if all(zone[name] >= amount for name, amount in first.items()):
+            zone.subtract(first)
+            fits = _fit(left, others, tries)
+            zone.update(first)
+            if fits:
+                return True
+    return False

@@ -10,7 +10,7 @@ worst zone.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from math import comb, prod
 from types import MappingProxyType
@@ -187,18 +187,13 @@ def whole(name: str, amount: int) -> int:
     return -(-amount // MILLI) if name == CPU else amount
 
 
-def _most_allocated(amounts: list[Amount], weights: Weights) -> int:
-    return _weighted(amounts, weights, lambda request, free: request * HIGHEST // free)
-
-
-def _least_allocated(amounts: list[Amount], weights: Weights) -> int:
-    return _weighted(amounts, weights, lambda request, free: (free - request) * HIGHEST // free)
-
-
-def _weighted(amounts: list[Amount], weights: Weights, value: Callable[[int, int], int]) -> int:
+def _weighted(amounts: list[Amount], weights: Weights, *, most: bool) -> int:
+    """Return a higher score for more, or for less of the free amounts requested."""
     weight = {name: max(1, weights.get(name, 1)) for name, _, _ in amounts}
     total = sum(
-        weight[name] * value(request, free) for name, request, free in amounts if free and request <= free
+        weight[name] * ((request if most else free - request) * HIGHEST // free)
+        for name, request, free in amounts
+        if free and request <= free
     )
     return total // sum(weight.values())
 
@@ -219,8 +214,8 @@ def _balanced(amounts: list[Amount], _weights: Weights) -> int:
 
 OF_AMOUNTS: Mapping[Strategy, Callable[[list[Amount], Weights], int]] = MappingProxyType(
     {
-        Strategy.MOST_ALLOCATED: _most_allocated,
-        Strategy.LEAST_ALLOCATED: _least_allocated,
+        Strategy.MOST_ALLOCATED: partial(_weighted, most=True),
+        Strategy.LEAST_ALLOCATED: partial(_weighted, most=False),
         Strategy.BALANCED_ALLOCATION: _balanced,
     }
 )

@@ -24,6 +24,7 @@ from numalign.kubelet import (
     work_limit,
 )
 from numalign.kubelet.admission_errors import Rejection, RejectionReason
+from numalign.kubelet.bitmask import ZoneAmounts
 from numalign.kubelet.device_manager import Allocation
 from numalign.kubelet.managers_state import (
     Assignments,
@@ -43,7 +44,6 @@ from numalign.kubelet.topology_manager import (
     impossible,
     merging,
 )
-from numalign.kubelet.zone_amounts import ZoneAmounts
 from numalign.model.bitset import bits
 from numalign.model.demand import Demand, PodLevel, Step, by_plugins, with_init_memory
 from numalign.model.intent import Policy, Scope
@@ -329,15 +329,12 @@ def whole_cores(node: Node) -> tuple[int, int]:
 def numa_info(node: Node) -> NumaInfo:
     """Return the zones as the merge compares them; without published distances all are equal."""
     # NewNUMAInfo reads distances only under prefer-closest-numa-nodes.
-    if TopologyOption.PREFER_CLOSEST not in node.options.topology:
-        return NumaInfo(len(node.zones), others=len(node.others))
-    # By position: CalculateAverageFor reads rows by id, which is wrong where ids have gaps.
-    costs = [dict(zone.costs) for zone in node.zones]
-    return NumaInfo(
-        len(node.zones),
-        tuple(tuple(row.get(zone.id, 0) for zone in node.zones) for row in costs),
-        len(node.others),
-    )
+    distances = None
+    if TopologyOption.PREFER_CLOSEST in node.options.topology:
+        # By position: CalculateAverageFor reads rows by id, which is wrong where ids have gaps.
+        costs = [dict(zone.costs) for zone in node.zones]
+        distances = tuple(tuple(row.get(zone.id, 0) for zone in node.zones) for row in costs)
+    return NumaInfo(len(node.zones), distances, len(node.others))
 
 
 def _refused(refusal: Rejection, before: ManagersState, after: ManagersState) -> PodAdmitResult:

@@ -13,10 +13,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from numalign.kubelet import bitmask, hint_sets
-from numalign.kubelet.bitmask import Mask
+from numalign.kubelet.bitmask import Mask, ZoneAmounts, add, draw, subtract
 from numalign.kubelet.hint_sets import HintSet
 from numalign.kubelet.topology_manager import ResourceHints, hints_preferring, impossible
-from numalign.kubelet.zone_amounts import ZoneAmounts, add, draw, subtract
 from numalign.model.bitset import bits, union
 from numalign.model.demand import Step
 from numalign.model.node import Node

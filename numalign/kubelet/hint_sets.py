@@ -115,7 +115,7 @@ def intersections(one: HintSet, other: HintSet, zones: int) -> HintSet:
     An AND-convolution over the lattice of masks counts how often a mask is such an intersection; each of its
     rounds adds up all masks at once, side by side in one long number.
     """
-    code, size, counts = _code(zones), _size(zones), []
+    (code, size), counts = _field(zones), []
     for hints in (one, other):
         # A field for each mask, 1 for each of these masks.
         ones = bytearray(size << zones)
@@ -140,19 +140,17 @@ def intersections(one: HintSet, other: HintSet, zones: int) -> HintSet:
     return int(lowest_bytes.translate(_LAST_BIT)[::-1], 2) & ~1
 
 
-def _code(zones: int) -> Literal["I", "Q"]:
+def _field(zones: int) -> tuple[Literal["I", "Q"], int]:
+    """Return the array type whose fields are wide enough for the counts of masks, and its size in bytes."""
     # With 16 zones, a mask is the intersection of two others (not the empty one) less than 2^32 times.
-    return "I" if zones <= 16 else "Q"  # noqa: PLR2004  as said
-
-
-def _size(zones: int) -> int:
-    return array(_code(zones)).itemsize
+    code: Literal["I", "Q"] = "I" if zones <= 16 else "Q"  # noqa: PLR2004  as said
+    return code, array(code).itemsize
 
 
 @lru_cache(maxsize=32)
 def _without_zone(zones: int) -> tuple[int, ...]:
     """Return, by zone, all bits of the fields of the masks without it."""
-    patterns, bits = [], 8 * _size(zones)
+    patterns, bits = [], 8 * _field(zones)[1]
     for zone in range(zones):
         block = (1 << (bits << zone)) - 1
         for further in range(zone + 1, zones):

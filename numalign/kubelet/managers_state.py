@@ -12,11 +12,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from numalign.kubelet import bitmask, cpu_manager, device_manager, memory_manager
-from numalign.kubelet.bitmask import Mask
+from numalign.kubelet.bitmask import Mask, ZoneAmounts, add, subtract
 from numalign.kubelet.cpu_manager import CpuState
 from numalign.kubelet.device_manager import DeviceStates
 from numalign.kubelet.memory_manager import Block, MemoryState
-from numalign.kubelet.zone_amounts import ZoneAmounts, add, subtract
 from numalign.model.machine import CpuSet, Stock
 from numalign.model.node import Node, Zone
 from numalign.model.resources import CPU, MILLI, Resources

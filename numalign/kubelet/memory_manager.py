@@ -13,10 +13,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from numalign.kubelet import hint_sets
-from numalign.kubelet.bitmask import Mask
+from numalign.kubelet.bitmask import Mask, ZoneAmounts, draw, subtract
 from numalign.kubelet.hint_sets import HintSet
 from numalign.kubelet.topology_manager import ResourceHints, TopologyHint, hints_preferring, impossible
-from numalign.kubelet.zone_amounts import ZoneAmounts, draw, subtract
 from numalign.model.bitset import bits, members
 from numalign.model.demand import Step
 from numalign.model.node import MemoryManager, Node

@@ -13,10 +13,9 @@ from operator import and_
 from typing import NamedTuple
 
 from numalign.kubelet import cpu_manager
-from numalign.kubelet.bitmask import Mask
+from numalign.kubelet.bitmask import Mask, ZoneAmounts
 from numalign.kubelet.managers_state import ManagersState
 from numalign.kubelet.topology_manager import Permutation, TieBreak
-from numalign.kubelet.zone_amounts import ZoneAmounts
 from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.model.options import NumaStrategy, TopologyOption

@@ -7,11 +7,9 @@ API.
 """
 
 from numalign.shapes.growable_pools import Declared, GrowablePools, Pool
-from numalign.shapes.history import RememberedShapes, ShapeHistory
-from numalign.shapes.identity import Identity
+from numalign.shapes.history import Identity, RememberedShapes, ShapeHistory
 from numalign.shapes.keeping import LeftOut
-from numalign.shapes.shape import KnownShape, LabelValues, Shape, keyed
-from numalign.shapes.unknown_node import UnknownNode
+from numalign.shapes.shape import KnownShape, LabelValues, Shape, UnknownNode, keyed
 
 __all__ = [
     "Declared",

@@ -19,7 +19,6 @@ from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources
 from numalign.shapes.growable_pools import Declared, GrowablePools
 from numalign.shapes.health import with_all_devices, with_devices_of, with_whole_machine
-from numalign.shapes.identity import Identity
 from numalign.shapes.keeping import LeftOut, in_turn, left_out
 from numalign.shapes.shape import KnownShape, Shape, Traits, keyed, larger, of, traits, without_machine
 
@@ -34,6 +33,24 @@ MOST_REMEMBERED = 512
 
 MOST_MACHINES = 128
 """The limit of machines of shapes without nodes, none of them large; others are known by amounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The uid of a Node, and `systemUUID` and `machineID` as its kubelet reports them; empty if not known."""
+
+    uid: str = ""
+    system: str = ""
+    machine: str = ""
+
+    def differs(self, other: "Identity") -> bool:
+        """Return whether any field known for both differs."""
+        pairs = ((self.uid, other.uid), (self.system, other.system), (self.machine, other.machine))
+        return any(mine and theirs and mine != theirs for mine, theirs in pairs)
+
+
+UNKNOWN = Identity()
+"""Of a machine without a known identity."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from types import MappingProxyType
 
-from numalign.model.attributes import NO_ATTRIBUTES, OS_LABEL, Taint
+from numalign.model.attributes import NO_ATTRIBUTES, OS_LABEL, Attributes, Taint
 from numalign.model.constraints import Constraints, Requirement, Unmet
 from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import Known, Node, node_class
-from numalign.model.resources import EMPTY
+from numalign.model.resources import EMPTY, Resources
 from numalign.shapes import new_nodes
 
 MOST_VALUES = 8
@@ -176,6 +176,20 @@ class KnownShape:
     seen: float | None = None
     declared: bool = False
     only_node: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownNode:
+    """A node without topology, from its Node object.
+
+    `totals` is what it may allocate as a whole: for devices the larger of allocatable and capacity, because
+    their plugin may be down. None if not reported. `label` is the class in its label.
+    """
+
+    name: str
+    totals: Resources | None = None
+    attributes: Attributes = NO_ATTRIBUTES
+    label: str | None = None
 
 
 def keyed(shapes: Iterable[KnownShape]) -> Mapping[str, KnownShape]:

@@ -23,8 +23,8 @@ from numalign.model.node import CpuManager, Known, MemoryManager, Node, managers
 from numalign.model.options import Options
 from numalign.model.resources import Kind, Resources, kind
 from numalign.model.sharing import shared
-from numalign.shapes.identity import UNKNOWN, Identity
-from numalign.shapes.unknown_node import UnknownNode
+from numalign.shapes.history import UNKNOWN, Identity
+from numalign.shapes.shape import UnknownNode
 
 THREADS_LABEL = "feature.node.kubernetes.io/cpu-hardware_multithreading"
 """The label of node-feature-discovery for hyperthreads, "true" or "false"."""

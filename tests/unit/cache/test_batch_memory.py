@@ -9,9 +9,9 @@ from numalign.cache import batch_memory
 from numalign.cache.arrays import Ints
 from numalign.cache.batch_memory import MemoryAllocation, MemoryColumns
 from numalign.kubelet import memory_manager
+from numalign.kubelet.bitmask import ZoneAmounts
 from numalign.kubelet.memory_manager import MemoryState
 from numalign.kubelet.topology_manager import TopologyHint
-from numalign.kubelet.zone_amounts import ZoneAmounts
 from numalign.model.bitset import bits
 from numalign.model.demand import Step
 from tests.worlds.columns import masks_of

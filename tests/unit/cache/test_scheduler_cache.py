@@ -16,7 +16,7 @@ from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.constraints import ANYWHERE, Constraints, Operator, Requirement, Unmet
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
-from numalign.shapes.unknown_node import UnknownNode
+from numalign.shapes import UnknownNode
 from tests.worlds.notation import asks, bag, node, table
 
 NOW = 1000.0

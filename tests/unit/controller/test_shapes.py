@@ -14,9 +14,8 @@ from controller.shapes import PATIENCE_SECONDS, ShapeWriter, differs
 from numalign.kube.decode import shapes
 from numalign.kube.errors import Conflict, Forbidden, NotFound, Unreachable
 from numalign.model.node import Node
-from numalign.shapes import LeftOut, ShapeHistory
+from numalign.shapes import Identity, LeftOut, ShapeHistory
 from numalign.shapes.history import RememberedShapes
-from numalign.shapes.identity import Identity
 from tests.unit.controller.conftest import Replica
 from tests.worlds.clock import Clock
 from tests.worlds.notation import node, table

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from numalign.decision import packing
+from numalign.decision import feasible
 from numalign.decision.alignment import (
     LONGEST_BYTES,
     NOT_JUDGED,
@@ -113,7 +113,7 @@ def test_unhealthy_node_is_judged_by_its_healthy_shape() -> None:
 
 
 def test_container_split_beyond_the_work_limit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "MOST_TRIED", 1)
+    monkeypatch.setattr(feasible, "MOST_TRIED", 1)
     judged = alignment(TWO, wants("cpu=2 | cpu=4"), means("single-numa-node"), held("a cpu=3, b cpu=3"))
     assert judged == Alignment(NOT_CLEAR)
 

@@ -2,7 +2,9 @@
 
 import pytest
 
+from numalign.decision import feasible
 from numalign.decision.evaluate import evaluate
+from numalign.decision.feasible import MOST_REQUESTS, fit_apart
 from numalign.decision.verdict import Verdict
 from numalign.model.node import Node
 from tests.worlds.notation import asks, means, node, table
@@ -60,3 +62,25 @@ def test_pod_is_admitted_while_the_first_zone_is_used() -> None:
 
 def test_full_node_may_refuse_a_pod_when_empty_too() -> None:
     assert verdict_of(of("cpu=16/13/2", "cpu=16//2"), ANCHORED).not_when_empty
+
+
+APART = [
+    # what it shows                    the zones             the requests           whether they fit
+    ("one for each zone",                [{"a": 2}, {"a": 2}], [{"a": 2}, {"a": 2}],             True),
+    ("two in one zone",                  [{"a": 4}],           [{"a": 2}, {"a": 2}],             True),
+    ("enough in total, not in a zone",   [{"a": 3}, {"a": 3}], [{"a": 2}] * 3,                   False),
+    ("large ones first",                 [{"a": 3}, {"a": 2}], [{"a": 2}, {"a": 3}],             True),
+    ("two resources in different zones", [{"a": 2}, {"b": 2}], [{"a": 1, "b": 1}],               False),
+    ("nothing",                          [],                   [],                               True),
+    ("more requests than are tried",     [{"a": 999}],         [{"a": 1}] * (MOST_REQUESTS + 1), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("zones", "requests", "fit"), table(APART))
+def test_requests_fit_apart(zones: list[dict[str, int]], requests: list[dict[str, int]], fit: object) -> None:
+    assert fit_apart(zones, requests) is fit
+
+
+def test_tries_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feasible, "MOST_TRIED", 3)
+    assert fit_apart([{"a": 3}, {"a": 3}], [{"a": 2}] * 3) is None

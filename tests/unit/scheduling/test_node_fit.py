@@ -4,7 +4,7 @@ import pytest
 
 from numalign.model.resources import Resources
 from numalign.scheduling.node_fit import NodeFit
-from numalign.shapes.unknown_node import UnknownNode
+from numalign.shapes import UnknownNode
 from tests.worlds.clusters import a_cluster
 from tests.worlds.notation import node, table
 from tests.worlds.scorer import ALL, FOUR, SINGLE, Raw, Scorer, on, raw, refused, running

@@ -12,8 +12,7 @@ from numalign.model.intent import Policy, Scope
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
 from numalign.model.options import CpuOption, FeatureGate, Options, TopologyOption
 from numalign.model.resources import Resources, ZoneId
-from numalign.shapes.identity import Identity
-from numalign.shapes.unknown_node import UnknownNode
+from numalign.shapes import Identity, UnknownNode
 from tests.worlds.notation import bag, table
 from tests.worlds.objects import mistakes
 
