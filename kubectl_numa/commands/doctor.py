@@ -18,9 +18,6 @@ from numalign.kube.command_line import Trouble
 from numalign.kube.resource_types import NODE
 from numalign.kube.selectors import LabelSelector
 
-LACKING = 1
-"""The exit code if something is missing."""
-
 _STYLES = {Severity.LACK: "red", Severity.NOTE: "yellow"}
 _INDENT = 8
 _NAMES, _DETAILS = 6, 5
@@ -94,7 +91,7 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
         text=lambda writer: _show(nodes, writer, everything=everything),
     )
     options.print_listing(listing, output)
-    raise click.exceptions.Exit(LACKING if any(node.lacking for node in nodes) else 0)
+    raise click.exceptions.Exit(1 if any(node.lacking for node in nodes) else 0)
 
 
 def _row(node: DiagnosedNode) -> ListedRow:

@@ -45,6 +45,12 @@ def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOpt
         return
     listed = source.view(webhook).cluster.known_shapes
 
+    def row(known: KnownShape) -> ListedRow:
+        shape, provenance = known.shape, explanation.provenance(known)
+        facts = (shape.name, provenance["known"], known.nodes, len(shape.node.zones))
+        more = (provenance["lastSeen"], ",".join(map(str, shape.taints)), shape.node_class)
+        return ListedRow(f"shape/{shape.name}", (*facts, shape.node.policy, shape.node.scope, *more))
+
     def draw(writer: TextWriter) -> None:
         now = time.time()
         for shape in listed:
@@ -54,18 +60,11 @@ def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOpt
     listing = Listing(
         columns=("name", "known", "nodes", "zones", "policy", "scope"),
         wide_columns=("last seen", "taints", "class"),
-        rows=map(_row, listed),
+        rows=map(row, listed),
         documents=lambda: [nodemap.shape_to_json(shape) for shape in listed],
         text=draw,
     )
     options.print_listing(listing, output)
-
-
-def _row(known: KnownShape) -> ListedRow:
-    shape, provenance = known.shape, explanation.provenance(known)
-    facts = (shape.name, provenance["known"], known.nodes, len(shape.node.zones))
-    more = (provenance["lastSeen"], ",".join(map(str, shape.taints)), shape.node_class)
-    return ListedRow(f"shape/{shape.name}", (*facts, shape.node.policy, shape.node.scope, *more))
 
 
 @shapes.command(

@@ -20,9 +20,6 @@ from numalign.kube.errors import ClusterError, Forbidden, NotFound
 from numalign.kube.gates import LEASE, WaitingPod
 from numalign.kube.lease import LEASE_DURATION_SECONDS
 
-FAILED = 1
-"""The exit code if the gate of some pod could not be lifted."""
-
 GONE_SECONDS = 300
 """The age of a controller's lease from which gates are lifted without --force."""
 
@@ -118,7 +115,7 @@ def ungate(
         text=lambda _paper: _show(ordered, done=done),
     )
     options.print_listing(listing, output)
-    raise click.exceptions.Exit(FAILED if any(pod.error for pod in pods) else 0)
+    raise click.exceptions.Exit(1 if any(pod.error for pod in pods) else 0)
 
 
 async def _check(api: Api, now: Callable[[str], None]) -> None:

@@ -1,6 +1,6 @@
 """`kubectl numa version`: which versions run, here and in the cluster."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +87,8 @@ def to_json(client: str, installed: "InstalledVersions | None") -> dict[str, Any
 def skew(client: str, programs: Sequence["InstalledProgram"] | None) -> Iterator[str]:
     """Yield a warning if numalign's programs have different versions."""
     ours = [each for each in programs or () if each.ours]
+    listed = ", ".join(dict.fromkeys(f"{each.program} {each.version or 'unknown'}" for each in ours))
     if len({each.version for each in ours if each.version}) > 1:
-        yield f"versions differ in the cluster ({_listed(ours)}): run the same version of all programs"
+        yield f"versions differ in the cluster ({listed}): run the same version of all programs"
     elif any(each.version not in {client, None} for each in ours):
-        yield f"this program has version {client}, but the cluster runs others ({_listed(ours)})"
-
-
-def _listed(programs: Iterable["InstalledProgram"]) -> str:
-    return ", ".join(dict.fromkeys(f"{each.program} {each.version or 'unknown'}" for each in programs))
+        yield f"this program has version {client}, but the cluster runs others ({listed})"

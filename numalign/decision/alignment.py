@@ -75,6 +75,16 @@ class Spread:
         """All of the zones, by name."""
         return tuple(sorted({zone for _, zones in self.places for zone in zones}))
 
+    def __str__(self) -> str:
+        subject = f'container "{cut(self.container, _LONGEST_NAME)}"' if self.container else "the pod"
+        places = []
+        for name, zones in self.places[: _MOST_NAMED + 1]:
+            where = listed((cut(readable_zone(zone), _LONGEST_NAME) for zone in zones), most=_MOST_NAMED)
+            places.append(f"{cut(name, _LONGEST_NAME)} in {where}")
+        allowed = "one" if self.most == 1 else str(self.most)
+        verdict = _VERDICTS[self.policy].format(zones=len(self.zones), most=allowed)
+        return f"{subject} holds {listed(places, most=_MOST_NAMED)}: {verdict}"
+
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
@@ -143,20 +153,8 @@ def alignment(
 
 def why(alignment: Alignment) -> str:
     """Return why a pod is misaligned, not judged, or aligned in part, in at most 512 bytes; "" if aligned."""
-    if alignment.partial:
-        return _within(str(alignment.partial))
-    if alignment.spread is None:
-        return NOT_JUDGED.get(alignment.judgement, "")
-    spread = alignment.spread
-    subject = f'container "{cut(spread.container, _LONGEST_NAME)}"' if spread.container else "the pod"
-    places = []
-    for name, zones in spread.places[: _MOST_NAMED + 1]:
-        where = listed((cut(readable_zone(zone), _LONGEST_NAME) for zone in zones), most=_MOST_NAMED)
-        places.append(f"{cut(name, _LONGEST_NAME)} in {where}")
-    holds = listed(places, most=_MOST_NAMED)
-    allowed = "one" if spread.most == 1 else str(spread.most)
-    verdict = _VERDICTS[spread.policy].format(zones=len(spread.zones), most=allowed)
-    return _within(f"{subject} holds {holds}: {verdict}")
+    text = str(alignment.partial or alignment.spread or NOT_JUDGED.get(alignment.judgement, ""))
+    return text.encode()[:LONGEST_BYTES].decode(errors="ignore")
 
 
 _VERDICTS: Mapping[Policy, str] = MappingProxyType(
@@ -231,7 +229,3 @@ def _by_container(observed: _Observed) -> Alignment:
         if fit_apart(held.values(), asked) is False:
             return Alignment(Judgement.MISALIGNED, observed.spread(names, WHOLE_POD, 1))
     return Alignment(Judgement.NOT_CLEAR)
-
-
-def _within(text: str) -> str:
-    return text.encode()[:LONGEST_BYTES].decode(errors="ignore")

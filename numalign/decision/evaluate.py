@@ -69,23 +69,15 @@ def refusal_of(node: Node, demand: Demand, admission: PodAdmitResult) -> Refusal
     if refused is None:
         return None
     if refused.reason is RejectionReason.NOT_ANSWERED:
-        at = node.policy, refused.step.container, refused.step.role
-        return Refusal(Refuser.NOBODY, refused.reason, Cause.NOT_ANSWERED, *at)
+        place = refused.step.container, refused.step.role
+        return Refusal(Refuser.NOBODY, refused.reason, Cause.NOT_ANSWERED, node.policy, *place)
     # What earlier containers of the pod already hold is not free for this one.
     at_refusal = kubelet.after_admission(node, admission)
     cause, needs, detail = _why(at_refusal, refused)
-    refusal = Refusal(
-        Refuser.KUBELET,
-        refused.reason,
-        cause,
-        node.policy,
-        refused.step.container,
-        refused.step.role,
-        needs,
-        shortages=tuple(_shortages(at_refusal, refused.step)),
-        detail=detail,
-        beside=needs != _why(node, refused)[1],
-    )
+    place = refused.step.container, refused.step.role
+    refusal = Refusal(Refuser.KUBELET, refused.reason, cause, node.policy, *place, needs, detail=detail)
+    shortages = tuple(_shortages(at_refusal, refused.step))
+    refusal = replace(refusal, shortages=shortages, beside=needs != _why(node, refused)[1])
     return _reusing(node, demand, refusal, kubelet.reusable_zones(node, admission))
 
 

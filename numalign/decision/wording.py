@@ -201,10 +201,8 @@ NOT_WHEN_EMPTY = "an empty node would reject the pod"
 
 
 def not_when_empty(verdict: Verdict, remedies: Iterable[str]) -> tuple[str, ...]:
-    """Return why an empty node refuses a pod that a node in use may take, and a text for each remedy.
-
-    In one text, the remedies would be cut off: clients show few characters of a warning.
-    """
+    """Return why an empty node refuses a pod that a node in use may take, and a text for each remedy."""
+    # In one text, the remedies would be cut off: clients show few characters of a warning.
     refusal = _refusal(verdict)
     subject = f"for {_subject(refusal)} " if refusal.container else ""
     why = f"{NOT_WHEN_EMPTY}, because {subject}it {_singular(_written(refusal, ''))}"

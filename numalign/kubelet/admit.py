@@ -107,11 +107,9 @@ def admitting(node: Node, demand: Demand) -> Steps[PodAdmitResult]:
 
 
 def effective_demand(node: Node, demand: Demand) -> Demand:
-    """Return the demand as the managers of this node read it: with the feature gate on, at pod level.
-
-    Of devices that DRA serves they read only those for which the node has, or may have, a device plugin.
-    """
-    # DRA is not a hint provider: the topology manager asks only the three managers.
+    """Return the demand as the managers of this node read it: with the feature gate on, at pod level."""
+    # DRA is not a hint provider: the topology manager asks only the three managers. Of what DRA serves they
+    # read devices for which the node has, or may have, a device plugin.
     if demand.by_dra:
         demand = by_plugins(demand, node.devices | node.uncertain)
     if level := level_of(node, demand):
@@ -199,10 +197,8 @@ def after_admission(node: Node, admission: PodAdmitResult) -> Node:
 
 
 def release(node: Node, leaving: Iterable[Assignments]) -> Node:
-    """Return the node after the managers dropped pods that are gone, one after another (removeStaleState).
-
-    The kubelet drops several pods in random order, which decides how the memory of a group is split.
-    """
+    """Return the node after the managers dropped pods that are gone, one after another (removeStaleState)."""
+    # The kubelet drops several pods in random order, which decides how the memory of a group is split.
     gone = list(leaving)
     if not gone:
         return node
@@ -218,10 +214,8 @@ def reusable_zones(node: Node, admission: PodAdmitResult) -> frozenset[ZoneId]:
 
 
 def min_widths(node: Node, step: Step) -> dict[str, int]:
-    """Return the fewest zones that could hold each resource of a step by hardware, if the node aligns it.
-
-    Resources are left out whose sets of zones are too many to visit.
-    """
+    """Return the fewest zones that could hold each aligned resource of a step by hardware."""
+    # Resources are left out whose sets of zones are too many to visit.
     state, few = read_state(node, step.devices), len(node.zones) <= work_limit.MOST_ZONES
     # minAffinitySize comes from totals: busy and reserved CPUs count, busy and unhealthy devices too.
     widths = {
@@ -251,10 +245,8 @@ def fits_together(
 
 
 def fewest_zones_with(node: Node, amounts: Mapping[str, int]) -> int | None:
-    """Return the fewest zones that together have these free amounts; None if all zones have too little.
-
-    A device between zones counts for each of them, one without NUMA information for any.
-    """
+    """Return the fewest zones that together have these free amounts; None if all zones have too little."""
+    # A device between zones counts for each of them, one without NUMA information for any.
     pools, masks = read_state(node, amounts).devices, hint_sets.every(len(node.zones))
     zones = obtainable(node)
     for name, amount in amounts.items():
@@ -347,14 +339,12 @@ def _refused(refusal: Rejection, before: ManagersState, after: ManagersState) ->
 def _decide(
     node: Node, state: ManagersState, step: Step, crowded: frozenset[str] = frozenset()
 ) -> Steps[Decision]:
-    """Ask the hint providers in the kubelet's order, and merge (calculateAffinity).
-
-    A pod served as a whole gets none of the `crowded` resources: validatePodScopeResources failed.
-    """
+    """Ask the hint providers in the kubelet's order, and merge (calculateAffinity)."""
     hints: list[ResourceHints] = []
     # scope_none.go asks no provider for hints and goes straight to Allocate (admitPolicyNone).
     if node.policy is not Policy.NONE:
         hints += device_manager.topology_hints(state.devices, step)
+        # Of a pod served as a whole, validatePodScopeResources fails for the crowded resources.
         if state.cpus:
             hints += [impossible(CPU)] if CPU in crowded else cpu_manager.topology_hints(state.cpus, step)
         # One crowded name is enough: GetPodTopologyHints then returns an empty list for every name.

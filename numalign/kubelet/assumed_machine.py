@@ -17,7 +17,7 @@ from numalign.model.bitset import union
 from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology
 from numalign.model.node import Node, ZoneCosts
 from numalign.model.options import CpuOption
-from numalign.model.resources import CPU, MILLI, Resources, ZoneId
+from numalign.model.resources import CPU, MILLI, ZoneId
 
 REMOTE = 20
 
@@ -36,7 +36,7 @@ def assume(node: Node) -> Assumed:
     """Return what is assumed of a node's CPUs, whatever is allocated."""
     zones = tuple(
         [
-            _Zone(zone.id, zone.capacity.get(CPU), _whole_cpus(zone.allocatable), zone.costs)
+            _Zone(zone.id, zone.capacity.get(CPU), zone.allocatable.get(CPU, 0) // MILLI, zone.costs)
             for zone in node.zones
         ]
     )
@@ -49,7 +49,7 @@ def free_cpus(node: Node, topology: CpuTopology) -> CpuSet:
     """Return the CPUs that are not allocated: the last ones of each zone."""
     free = 0
     for cpus, zone in zip(topology.zones, node.zones, strict=True):
-        if (count := _whole_cpus(zone.free)) > 0:
+        if (count := zone.free.get(CPU, 0) // MILLI) > 0:
             free |= _range(max(0, cpus.bit_length() - count), count) & cpus
     return free
 
@@ -61,10 +61,6 @@ class _Zone(NamedTuple):
     capacity: int | None
     allocatable: int
     costs: ZoneCosts
-
-
-def _whole_cpus(amounts: Resources) -> int:
-    return amounts.get(CPU, 0) // MILLI
 
 
 def _assumed(zones: tuple[_Zone, ...], threads: int) -> Assumed:

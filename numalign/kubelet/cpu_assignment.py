@@ -97,7 +97,8 @@ def _numa_distributed(
     # Inside a zone its share is packed, as if there were no other zone.
     taken = _from_each(topology, free, [zones[at] for at in best.zones], best.share, steps)
     # The remainder is taken one group at a time, so that no zone gives two before another gives one.
-    turns = cpu_distribution.turns(_room(zones, free & ~taken), best.remainder, best.groups, request.group)
+    left = [(zone & free & ~taken).bit_count() for zone in zones]
+    turns = cpu_distribution.turns(left, best.remainder, best.groups, request.group)
     taken |= _from_each(topology, free & ~taken, [zones[at] for at in turns], request.group, steps)
     # The kubelet counts at the end; what its own quirks spoiled is an error of the allocation.
     return taken if taken.bit_count() == request.count else 0
@@ -107,7 +108,7 @@ def _request(
     topology: CpuTopology, free: CpuSet, count: int, options: StaticPolicyOptions, hint_width: int
 ) -> DistributionRequest:
     zones = _sorted_numa_nodes(topology, free)
-    room = _room(zones, free)
+    room = [(zone & free).bit_count() for zone in zones]
     # rangeNUMANodesNeededToSatisfy: divided by the zones that have CPUs, rounded up twice.
     per_zone = _ceil(_ceil(sum(topology.sizes), options.group), topology.zones_with_cpus)
     groups = count // options.group
@@ -135,10 +136,6 @@ def _from_each(
     for zone in zones:
         taken |= _numa_packed(topology, zone & free & ~taken, amount, steps)
     return taken
-
-
-def _room(zones: Iterable[CpuSet], free: CpuSet) -> list[int]:
-    return [(zone & free).bit_count() for zone in zones]
 
 
 @lru_cache(maxsize=64)

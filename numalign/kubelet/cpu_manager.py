@@ -143,11 +143,9 @@ def reusable_zones(state: CpuState) -> Mask:
 
 
 def min_affinity_size(sizes: Iterable[int], request: int) -> int:
-    """Return the fewest zones with enough CPUs for a request; all zones with CPUs if none are enough.
-
-    Reserved and busy CPUs count (minAffinitySize is lowered before anything else of a mask is checked). So
-    the fewest zones can be one zone that no pod could ever get.
-    """
+    """Return the fewest zones with enough CPUs for a request; all zones with CPUs if none are enough."""
+    # Reserved and busy CPUs count (minAffinitySize is lowered before anything else of a mask is checked). So
+    # the fewest zones can be one zone that no pod could ever get.
     hosts = [size for size in sizes if size]
     return bitmask.fewest(hosts, request) or max(1, len(hosts))
 

@@ -54,11 +54,6 @@ class Devices:
         object.__setattr__(self, "aligned", bool(placed))
         object.__setattr__(self, "hosts", placed & ~ELSEWHERE)
 
-    @property
-    def hinted(self) -> HintSet:
-        """Every mask that could be a hint."""
-        return hint_sets.inside(self.hosts if self.near and self.hosts else bitmask.full(self.zones))
-
     def reaching(self, amounts: ZoneAmounts, request: int) -> HintSet:
         """Return the masks that are touched by at least `request` of these devices."""
         return hint_sets.reaching(amounts[: self.zones], request, tuple(self._between_zones(amounts)))
@@ -152,10 +147,7 @@ def topology_hints(states: DeviceStates, step: Step) -> list[ResourceHints]:
 
 
 def min_affinity_size(devices: Devices, request: int) -> int:
-    """Return the fewest zones whose devices, busy and unhealthy ones included, reach a request.
-
-    Of more than there are it is all zones, and from Kubernetes 1.36 on all that have a device.
-    """
+    """Return the fewest zones whose devices, busy and unhealthy ones included, reach a request; else all."""
     zones = devices.zones
     # Up to 1.35 the walk began with all zones of the machine, so zones without a device widen it.
     largest = devices.hosts.bit_count() if devices.near and devices.hosts else zones
@@ -199,7 +191,8 @@ def _hints(name: str, state: DeviceState, request: int) -> ResourceHints:
     if sum(available) < request:
         return impossible(name)
     # A device between zones touches each of them, and counts in full for each mask that it touches.
-    enough = devices.hinted & devices.reaching(available, request)
+    hinted = devices.hosts if devices.near and devices.hosts else bitmask.full(devices.zones)
+    enough = hint_sets.inside(hinted) & devices.reaching(available, request)
     if any(state.reusable):
         # Each reusable device restricts the hints to masks that touch its zones, if it has any.
         for place, count in zip(devices.places, state.reusable, strict=True):

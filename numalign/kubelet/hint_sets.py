@@ -176,10 +176,8 @@ def _by_width(zones: int) -> tuple[HintSet, ...]:
 
 
 def _reaching(amounts: tuple[int, ...], request: int, between: tuple[Between, ...]) -> HintSet:
-    """Return the masks with enough, from tables for the first zones.
-
-    Which masks of the first zones are enough depends only on what the others have and touch.
-    """
+    """Return the masks with enough, from tables for the first zones."""
+    # Which masks of the first zones are enough depends only on what the others have and touch.
     # Masks of three zones fill a byte, so parts of three or more zones can be joined as bytes.
     first = max(_BYTE, len(amounts) // 2)
     own, last = bitmask.sums(amounts[:first]), bitmask.sums(amounts[first:])

@@ -118,11 +118,9 @@ def _by_score(
 
 
 def _most_allocated(state: ManagersState, _: Sequence[str], permutations: Iterable[Permutation]) -> Mask:
-    """Return the zone that is left when each is compared with the best of those before.
-
-    What the pod requests does not matter, only what the managers have allocated. Of three zones each can be
-    better than another, so the order counts.
-    """
+    """Return the zone that is left when each is compared with the best of those before."""
+    # Only what the managers have allocated matters. Of three zones each can be better than another, so the
+    # order counts.
     uses = [_use(state, CPU), _use(state, MEMORY)]
 
     def better_of(current: Mask, candidate: Mask) -> Mask:

@@ -79,10 +79,8 @@ class NumaInfo:
 
 @lru_cache(maxsize=16)
 def _spreads(distances: Distances) -> Sequence[int]:
-    """Return the sum of distances within each mask, each zone's to itself included (CalculateAverageFor).
-
-    The sums are not divided by the number of pairs: only masks of one width are compared.
-    """
+    """Return the sum of distances within each mask, each zone's to itself included (CalculateAverageFor)."""
+    # Not divided by the number of pairs: only masks of one width are compared.
     spreads = [0]
     for zone, row in enumerate(distances):
         # Distances may differ by direction, and CalculateAverageFor adds up both.

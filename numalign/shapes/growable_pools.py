@@ -58,9 +58,9 @@ class GrowablePools:
 
     def named(self, constraints: Constraints) -> Pool | None:
         """Return a pool that a pod names and that may grow, whether or not it has nodes; None without one."""
-        chosen = [each for each in constraints.selector if self._names(each)]
         for term in constraints.terms if constraints.terms is not None else [None]:
-            named = [*chosen, *filter(self._names, term.expressions if term else ())]
+            every = (*constraints.selector, *(term.expressions if term else ()))
+            named = [each for each in every if each.key in self.labels and not each.allows(None)]
             names = [LabelValues(each.values if each.operator is Operator.IN else None) for each in named]
             pools = [
                 self._pool(each.key, self._left(each.key, its))
@@ -88,9 +88,6 @@ class GrowablePools:
         """Return the pool of such nodes that may get a node which the pod may use."""
         names = {key: LabelValues(frozenset({name})) for key, name in node.pools}
         return self._grown({**dict.fromkeys(node.keys, ANY), **names}, node.taints, constraints, ABSENT)
-
-    def _names(self, requirement: Requirement) -> bool:
-        return requirement.key in self.labels and not requirement.allows(None)
 
     def _left(self, key: str, names: LabelValues) -> LabelValues:
         if Pool(key) in self.fixed:

@@ -122,8 +122,10 @@ def _restored_machine(machine: Machine, healthy: Machine | None, zones: tuple[Zo
 
 def _lacks(node: Node, healthy: Node) -> bool:
     for mine, full in zip(node.zones, healthy.zones, strict=True):
-        if _has_less(mine.capacity, full.capacity) or _has_less(mine.allocatable, full.allocatable):
-            return True
+        for has, had in ((mine.capacity, full.capacity), (mine.allocatable, full.allocatable)):
+            # Nearly always both are the same, and there are thousands.
+            if has is not had and has != had and not _within(had, has):
+                return True
     if node.totals is None or healthy.totals is None:
         return False
     # What no zone lists is no matter of alignment, and nodes of one kind differ in it.
@@ -176,11 +178,6 @@ def _restored_zones(zones: tuple[Zone, ...], full: tuple[Zone, ...]) -> tuple[Zo
         allocatable = shared(Resources({**mine.allocatable, **_devices(its.allocatable)}))
         restored.append(replace(mine, capacity=capacity, allocatable=allocatable, free=allocatable))
     return tuple(restored)
-
-
-def _has_less(amounts: Resources, full: Resources) -> bool:
-    # Nearly always both are the same, and there are thousands.
-    return amounts is not full and amounts != full and not _within(full, amounts)
 
 
 def _within(amounts: Resources, most: Resources) -> bool:

@@ -52,10 +52,8 @@ def left_out(shapes: Iterable[KnownShape], before: LeftOut | None = None) -> Lef
 
 
 def in_turn(shapes: Iterable[KnownShape]) -> list[KnownShape]:
-    """Return shapes in the order in which they are kept: those seen last first, and nodes take turns.
-
-    Of the shapes that only one node had, the second comes after the first ones of all other nodes.
-    """
+    """Return shapes in the order in which they are kept: those seen last first, and nodes take turns."""
+    # Of the shapes that only one node had, the second comes after the first ones of all other nodes.
     turns = Counter[str]()
     latest = sorted(shapes, key=lambda known: (-(known.seen or 0.0), known.shape.name))
     ranked: list[tuple[int, KnownShape]] = []
