@@ -8,11 +8,11 @@ guesses: no object is refused for them, and every user is told how it was read.
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from heapq import nsmallest
-from itertools import chain, islice
+from itertools import chain
 from operator import or_
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -76,34 +76,22 @@ class TemplatePath:
         """Return every place in an object to which the path leads and that has a value."""
         parts: Iterable[Part] = (workload,)
         for step in self.steps:
-            parts = chain.from_iterable(map(_WALKS.get(step, partial(_member, name=step)), parts))
+            parts = _step(parts, step)
         return (part for part in parts if part.value is not None)
 
 
-def _member(part: Part, *, name: str) -> Iterable[Part]:
-    return (part[name],)
+def _step(parts: Iterable[Part], step: str) -> Iterator[Part]:
+    for part in parts:
+        value = part.value
+        if step not in _WILD:
+            yield part[step]
+        elif isinstance(value, list | dict) and len(value) > MOST_TEMPLATES:
+            part.wrong(f"has {len(value)} entries: numalign supports at most {MOST_TEMPLATES}")
+        elif step == _ELEMENTS:
+            yield from part.objects()
+        else:
+            yield from (member for _, member in part.members())
 
-
-def _elements(part: Part) -> Iterable[Part]:
-    return () if _crowded(part) else part.objects()
-
-
-def _members(part: Part) -> Iterable[Part]:
-    return () if _crowded(part) else (member for _, member in part.members())
-
-
-def _crowded(part: Part) -> bool:
-    """Return whether there are too many entries; this is noted as a mistake."""
-    value = part.value
-    if not isinstance(value, list | dict) or len(value) <= MOST_TEMPLATES:
-        return False
-    part.wrong(f"has {len(value)} entries: numalign supports at most {MOST_TEMPLATES}")
-    return True
-
-
-_WALKS: Mapping[str, Callable[[Part], Iterable[Part]]] = MappingProxyType(
-    {_ELEMENTS: _elements, _MEMBERS: _members}
-)
 
 GroupKind: TypeAlias = tuple[str, str]
 """The type of an object: API group (empty for the core) and kind."""
@@ -276,18 +264,17 @@ def pod_templates(scanned: TemplateScan, *, owner: Mapping[str, object]) -> tupl
     Raise `BadPod` with every mistake of all of them, except at guessed places.
     """
     above = Part(owner)["metadata"]
-    templates = tuple(_made(place, above) for place in scanned.places)
+    templates = []
+    for place in scanned.places:
+        pod = Part(place.raw)
+        read = pods.template(pod, owner=above)
+        mistakes = tuple(map(place.in_object, pod.mistakes))
+        templates.append(PodTemplate(place, None if mistakes else read, mistakes))
     sure = (template.mistakes for template in templates if not template.place.guessed)
     # A mistake of the owner is one of each of its pods, and is reported once.
-    if mistakes := dict.fromkeys((*scanned.mistakes, *above.mistakes, *chain.from_iterable(sure))):
-        raise BadPod(mistakes)
-    return templates
-
-
-def _made(place: TemplateLocation, owner: Part) -> PodTemplate:
-    pod = Part(place.raw)
-    read = pods.template(pod, owner=owner)
-    return PodTemplate(place, None if pod.mistakes else read, tuple(map(place.in_object, pod.mistakes)))
+    if wrong := dict.fromkeys((*scanned.mistakes, *above.mistakes, *chain.from_iterable(sure))):
+        raise BadPod(wrong)
+    return tuple(templates)
 
 
 # Kinds that are known.
@@ -303,17 +290,17 @@ def _known(
     if len(parts) > MOST_TEMPLATES:
         return tuple(_plain(part, workload) for part in parts), ()
     places = tuple(place for part in parts if (place := locate(part, workload)))
-    unread = () if places else _described_elsewhere(sort)
-    return places, (*_partial(sort, [place.where for place in places if place.guessed]), *unread)
-
-
-def _partial(sort: GroupKind, where: Sequence[str]) -> Iterator[str]:
+    if not places:
+        return (), _described_elsewhere(sort)
+    guessed = [place.where for place in places if place.guessed]
+    if not guessed:
+        return places, ()
+    if len(guessed) == 1:
+        what = f"{guessed[0]} of {_called(sort)} is not the whole pod"
+    else:
+        what = f"{guessed[0]} and {len(guessed) - 1} more of {_called(sort)} are not the whole pods"
     changed = "TrainJobs change" if sort in TRAINING_RUNTIMES else "its runtime adds"
-    if len(where) == 1:
-        yield f"{where[0]} of {_called(sort)} is not the whole pod: what {changed} is unknown"
-    elif where:
-        some = f"{where[0]} and {len(where) - 1} more of {_called(sort)}"
-        yield f"{some} are not the whole pods: what {changed} is unknown"
+    return places, (f"{what}: what {changed} is unknown",)
 
 
 def _plain(part: Part, _whole: Part) -> TemplateLocation:
@@ -321,7 +308,7 @@ def _plain(part: Part, _whole: Part) -> TemplateLocation:
 
 
 def _of_revision(part: Part, _whole: Part) -> TemplateLocation:
-    """Return the place of a Knative revision: containers need no name there, because Knative names them."""
+    # Containers need no name in a Knative revision, because Knative names them.
     return TemplateLocation(part.where, _with_names(part.value))
 
 
@@ -330,9 +317,14 @@ def _of_task(part: Part, _whole: Part) -> TemplateLocation:
 
     Restates createJobPod of volcano pkg/controllers/job/job_controller_util.go.
     """
-    policy = part.parent["topologyPolicy"].one_of(Policy)
-    written = {intent.VOLCANO_POLICY: str(policy)} if policy else {}
-    return TemplateLocation(part.where, _annotated(part.value, written))
+    template, policy = part.value, part.parent["topologyPolicy"].one_of(Policy)
+    if policy and isinstance(template, dict):
+        metadata = template.get("metadata") or {}
+        own = metadata.get("annotations") or {} if isinstance(metadata, dict) else None
+        if isinstance(own, dict):
+            annotations = {**own, intent.VOLCANO_POLICY: str(policy)}
+            template = {**template, "metadata": {**metadata, "annotations": annotations}}
+    return TemplateLocation(part.where, template)
 
 
 def _of_component(part: Part, service: Part) -> TemplateLocation | None:
@@ -418,8 +410,8 @@ _PLACING = ("nodeSelector", "affinity", "tolerations")
 
 
 def _of_training_runtime(part: Part, _whole: Part) -> TemplateLocation:
-    """Return the place of a template of a runtime of Kubeflow Trainer: each TrainJob may change it."""
-    return replace(_plain(part, _whole), guessed=True)
+    # Each TrainJob may change it.
+    return TemplateLocation(part.where, part.value, guessed=True)
 
 
 def _of_train_job(part: Part, job: Part) -> TemplateLocation | None:
@@ -493,33 +485,20 @@ _MADE: Mapping[GroupKind, Callable[[Part, Part], TemplateLocation | None]] = Map
 """The types whose controllers do not create pods of the template as written."""
 
 
-def _annotated(template: object, written: Mapping[str, str]) -> object:
-    """Return a template with these annotations over its own; an invalid one is unchanged."""
-    if not written or not isinstance(template, dict):
-        return template
-    metadata = template.get("metadata") or {}
-    own = metadata.get("annotations") or {} if isinstance(metadata, dict) else None
-    if not isinstance(own, dict):
-        return template
-    return {**template, "metadata": {**metadata, "annotations": {**own, **written}}}
-
-
 def _with_names(template: object) -> object:
     """Return a template whose containers all have names; an invalid or too long one is unchanged."""
-    spec = template.get("spec") if isinstance(template, dict) else None
+    spec = inner(template, "spec")
     if not isinstance(template, dict) or not isinstance(spec, dict):
         return template
-    named = {key: _named(spec[key], key) for key in ("initContainers", "containers") if key in spec}
+    named = {
+        key: [
+            {"name": f"{key}-{number}", **container} if isinstance(container, dict) else container
+            for number, container in enumerate(spec[key])
+        ]
+        for key in ("initContainers", "containers")
+        if isinstance(spec.get(key), list) and len(spec[key]) <= pods.MOST_CONTAINERS
+    }
     return {**template, "spec": {**spec, **named}}
-
-
-def _named(listed: object, key: str) -> object:
-    if not isinstance(listed, list) or len(listed) > pods.MOST_CONTAINERS:
-        return listed
-    return [
-        {"name": f"{key}-{number}", **container} if isinstance(container, dict) else container
-        for number, container in enumerate(listed)
-    ]
 
 
 # Kinds that nobody knows.
@@ -530,96 +509,72 @@ _OWN = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 def _searched(workload: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
     """Return the places of an object that look like pods, and how they were read."""
-    search = _Search(workload)
-    # One more shows that there are others, which are not refused either.
-    places = [*islice(search.places(), MOST_TEMPLATES + 1)]
+    places, cut_short, annotated = _search(workload)
     read = tuple(places[:MOST_TEMPLATES])
     guesses = []
     if read:
         where = ", ".join(place.where for place in read[:_MOST_NAMED])
         more = f" and {len(read) - _MOST_NAMED} more places" if len(read) > _MOST_NAMED else ""
         guesses.append(f"{_called(sort)} is an unknown kind: found a pod template at {where}{more}")
-    if search.cut_short or len(places) > MOST_TEMPLATES:
+    if cut_short or len(places) > MOST_TEMPLATES:
         too_much = "too large or too deeply nested to search completely"
         guesses.append(f"{_called(sort)} is an unknown kind, {too_much}")
     if elsewhere := _described_elsewhere(sort):
         guesses += elsewhere
-    elif search.annotated and not read:
-        guesses.append(f"{_called(sort)} is an unknown kind: found no pod template for {search.annotated}")
+    elif annotated and not read:
+        guesses.append(f"{_called(sort)} is an unknown kind: found no pod template for {annotated}")
     return read, tuple(guesses)
 
 
-class _Search:
-    """Searches an object from the outside in, each value once, up to a limit.
+def _search(workload: Part) -> tuple[list[TemplateLocation], bool, str]:
+    """Return the pods in an object, whether it was too large for all, and where annotations without one are.
 
-    A pod template is an object whose `spec` is the spec of a pod; the spec of a pod is an object with a list
-    `containers` of objects, at least one of which has an image or resources. Objects that embed the spec of
-    their pods without a template have it elsewhere than in a `spec` of its own. Neither is searched inside.
-    `annotated` is where annotations for pods are that belong to no template.
+    It is searched from the outside in, each value once, up to a limit. A pod template is an object whose
+    `spec` is the spec of a pod; the spec of a pod is an object with a list `containers` of objects, at least
+    one of which has an image or resources. Objects that embed the spec of their pods without a template have
+    it elsewhere than in a `spec` of its own. Neither is searched inside.
     """
-
-    def __init__(self, workload: Part) -> None:
-        self._waiting = deque((part, 1) for key, part in _members_of(workload) if key not in _OWN)
-        self._left = MOST_SEARCHED
-        self.cut_short = False
-        self.annotated = ""
-
-    def places(self) -> Iterator[TemplateLocation]:
-        while self._waiting:
-            part, depth = self._waiting.popleft()
-            if _is_pod_spec(inner(part.value, "spec")):
-                yield TemplateLocation(part.where, _with_names(part.value), guessed=True)
-            elif _is_pod_spec(part.value):
-                raw = _with_names({"spec": part.value})
-                yield TemplateLocation(part.where, raw, guessed=True, moved=(("spec", part.where),))
-            else:
-                if not self.annotated and any(map(_for_pods, _fields(part.value, "annotations"))):
-                    self.annotated = part["annotations"].where
-                self._descend(part, depth)
-
-    def _descend(self, part: Part, depth: int) -> None:
-        value = part.value
-        if not isinstance(value, list | dict) or not value:
-            return
-        self._left -= len(value)
-        if depth >= _MOST_STEPS or self._left < 0:
-            self.cut_short = True
-            return
-        self._waiting.extend((value_part, depth + 1) for value_part in _inside(part))
+    places: list[TemplateLocation] = []
+    left, cut_short, annotated = MOST_SEARCHED, False, ""
+    waiting = deque((part, 1) for part in _inside(workload) if part.where not in _OWN)
+    # One more than the limit shows that there are others, which are not refused either.
+    while waiting and len(places) <= MOST_TEMPLATES:
+        part, depth = waiting.popleft()
+        if _is_pod_spec(inner(part.value, "spec")):
+            places.append(TemplateLocation(part.where, _with_names(part.value), guessed=True))
+        elif _is_pod_spec(part.value):
+            raw = _with_names({"spec": part.value})
+            places.append(TemplateLocation(part.where, raw, guessed=True, moved=(("spec", part.where),)))
+        else:
+            if not annotated and any(map(_for_pods, _fields(part.value, "annotations"))):
+                annotated = part["annotations"].where
+            size = len(part.value) if isinstance(part.value, list | dict) else 0
+            left -= size
+            if size and (depth >= _MOST_STEPS or left < 0):
+                cut_short = True
+            elif size:
+                waiting.extend((value, depth + 1) for value in _inside(part))
+    return places, cut_short, annotated
 
 
 def _inside(part: Part) -> Iterator[Part]:
-    """Return the lists and objects in a value."""
+    """Return the lists and objects in a list, or in an object if they have names."""
+    values: Iterable[tuple[Any, object]] = ()
     if isinstance(part.value, list):
-        return (
-            Part(element, at, part)
-            for at, element in enumerate(part.value)
-            if isinstance(element, list | dict)
-        )
-    return (element for _, element in _members_of(part))
-
-
-def _members_of(part: Part) -> Iterator[tuple[str, Part]]:
-    """Return the named lists and objects of an object."""
-    members: Mapping[Any, object] = part.value if isinstance(part.value, dict) else {}
-    return (
-        (key, part[key])
-        for key, member in members.items()
-        if isinstance(key, str) and isinstance(member, list | dict)
-    )
+        values = enumerate(part.value)
+    elif isinstance(part.value, dict):
+        values = ((key, value) for key, value in part.value.items() if isinstance(key, str))
+    return (Part(value, key, part) for key, value in values if isinstance(value, list | dict))
 
 
 def _is_pod_spec(value: object) -> bool:
-    listed = inner(value, "containers")
-    if not isinstance(listed, list) or not listed:
-        return False
-    # Only these are read.
-    first = listed[: pods.MOST_CONTAINERS]
-    return all(isinstance(container, dict) for container in first) and any(map(_runs, first))
-
-
-def _runs(container: Mapping[str, object]) -> bool:
-    return isinstance(container.get("image"), str) or isinstance(container.get("resources"), dict)
+    # Only the first containers are read.
+    first = _listed(value, "containers")[: pods.MOST_CONTAINERS]
+    objects = [container for container in first if isinstance(container, dict)]
+    return len(objects) == len(first) and any(
+        isinstance(container.get("image"), str) or isinstance(container.get("resources"), dict)
+        for container in objects
+    )
 
 
 _COMPUTED: Mapping[str, tuple[str, str]] = {
@@ -663,29 +618,23 @@ def _astray(
     if sort in _HANDING_ON:
         return
     if sort == TRAIN_JOB:
-        yield from _astray_on_train_job(raw)
+        # Those of the TrainJob itself, and those that Trainer before 2.2 passes on to its JobSet alone.
+        patched = _merged(_node_patches(Part(raw)), "metadata", "annotations")
+        for above in ("metadata", "spec"):
+            written = _fields(inner(raw, above), "annotations")
+            for key in nsmallest(_MOST_NAMED, filter(_for_pods, written.keys() - patched.keys())):
+                place = f"put it on {_PATCHED_ANNOTATIONS}, or on the template of its runtime"
+                yield f"{above}.annotations[{key[:_LONGEST_KEY]}] has no effect on a TrainJob: {place}"
         return
     for key in nsmallest(_MOST_NAMED, filter(_for_pods, _annotations(raw))):
         lacking = next((place for place in places if key not in _annotations(place.raw)), None)
-        if lacking is not None:
-            yield f"metadata.annotations[{key[:_LONGEST_KEY]}] {_why_astray(sort, lacking)}"
-
-
-def _astray_on_train_job(raw: Mapping[str, object]) -> Iterator[str]:
-    """Yield those of a TrainJob, and those that Trainer before 2.2 passes on to its JobSet alone."""
-    patched = _merged(_node_patches(Part(raw)), "metadata", "annotations")
-    for above in ("metadata", "spec"):
-        written = _fields(inner(raw, above), "annotations")
-        for key in nsmallest(_MOST_NAMED, filter(_for_pods, written.keys() - patched.keys())):
-            place = f"put it on {_PATCHED_ANNOTATIONS}, or on the template of its runtime"
-            yield f"{above}.annotations[{key[:_LONGEST_KEY]}] has no effect on a TrainJob: {place}"
-
-
-def _why_astray(sort: GroupKind, place: TemplateLocation) -> str:
-    if sort in TEMPLATES:
-        right = place.in_object(Mistake("metadata.annotations", ""))
-        return f"has no effect on a {sort[1]}: put it on {right.where}"
-    return f"may have no effect: it is unknown whether a {sort[1]} passes it on to its pods"
+        if lacking is None:
+            continue
+        why = f"may have no effect: it is unknown whether a {sort[1]} passes it on to its pods"
+        if sort in TEMPLATES:
+            right = lacking.in_object(Mistake("metadata.annotations", ""))
+            why = f"has no effect on a {sort[1]}: put it on {right.where}"
+        yield f"metadata.annotations[{key[:_LONGEST_KEY]}] {why}"
 
 
 _LONGEST_KEY = 80
