@@ -15,10 +15,9 @@ part by part, so that its mistakes have places.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import islice
 from operator import itemgetter
 from sys import intern
 from types import MappingProxyType
@@ -60,10 +59,8 @@ _NUMBERED = re.compile(r"(?:.*[^-0-9]-?)?([0-9]{1,9})", re.DOTALL)
 MANAGED_BY = "app.kubernetes.io/managed-by"
 """The label of topologies by programs that do not export what a kubelet lists, such as Koordinator."""
 
-_OF_NO_PLUGIN = ("koordinator.sh/",)
-"""The beginnings of names in topologies that no known device plugin serves."""
-
-_ALL = ("",)
+_OF_NO_PLUGIN = "koordinator.sh/"
+"""The beginning of names in topologies that no known device plugin serves."""
 
 FINGERPRINT_ANNOTATION = f"{GROUP}/fingerprint"
 """Where exporters wrote a fingerprint before there were attributes."""
@@ -138,7 +135,11 @@ def topology(raw: Mapping[str, object]) -> Topology:
     part = Part(raw)
     measure(part)
     part.raise_mistakes(BadTopology)
-    _known_version(part["apiVersion"])
+    version = part["apiVersion"].required_text()
+    if version and version not in {f"{GROUP}/{known}" for known in VERSIONS}:
+        part["apiVersion"].wrong(
+            f"{named(version)} is not a supported version: expected one of {', '.join(VERSIONS)} of {GROUP}"
+        )
     read = described(part, intern(part["metadata"]["name"].required_text()), AMOUNTS)
     if part.mistakes or not read.zones or len(read.odd) > MOST_MISTAKES:
         raise BadTopology([*part.mistakes, *read.odd])
@@ -152,21 +153,36 @@ def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
     other than `odd` ones are left in the part.
     """
     odd = _Odd()
-    attribute = _attributes(part)
-    doubtful = _doubtful(part["metadata"], attribute)
-    zones = _zones(part, amounts, odd, doubtful)
+    metadata, attribute = part["metadata"], _attributes(part)
+    # Exporters of what a kubelet lists (RTE, NFD, the agent) write its policy as an attribute, and no label.
+    labelled = inner(inner(metadata.value, "labels"), MANAGED_BY) is not None
+    of_machine = labelled and attribute(_POLICY).value is None
+    zones = _zones(part, amounts, odd, doubtful="" if of_machine else _OF_NO_PLUGIN)
     facts = NO_FACTS
-    if doubtful == _ALL:
-        facts = _facts_of_machine(part["metadata"], zones)
-        zones = tuple(_of_machine(zones, facts, odd))
-    policy, scope = _deprecated(part)
+    if of_machine:
+        facts, zones = _of_machine(zones, metadata, odd)
+    words = [entry.text() for entry in part["topologyPolicies"].elements()]
+    policy, scope = _DEPRECATED.get(words[0] if words else "", (Policy.NONE, Scope.CONTAINER))
+    value, method = attribute(_FINGERPRINT).value, attribute(_METHOD).value
+    annotated = inner(inner(metadata.value, "annotations"), FINGERPRINT_ANNOTATION)
+    fingerprint = fingerprints.parse(annotated if value is None else value, method)
+    if fingerprint is None and value is not None:
+        # It cannot be compared, and the zones are still known.
+        shown = " by method ".join(named(each) for each in (value, method) if each is not None)
+        odd.mistakes.append(
+            Mistake(
+                ATTRIBUTES,
+                f"{shown} is not a known fingerprint of pods: expected {fingerprints.PREFIX} and 16"
+                f" hexadecimal digits, by method {' or '.join(fingerprints.Method)}",
+            )
+        )
     return Topology(
         name,
         zones,
         policy=attribute(_POLICY).one_of(Policy) or policy,
         scope=attribute(_SCOPE).one_of(Scope) or scope,
         max_zones=attribute(_MAX_ZONES).integer(least=2) or DEFAULT_MAX_ZONES,
-        fingerprint=_fingerprint(attribute, part["metadata"].value, odd),
+        fingerprint=fingerprint,
         uncertain=frozenset(odd.listed | odd.free),
         odd=tuple(odd.mistakes),
         cpus=facts,
@@ -184,21 +200,14 @@ def measure(part: Part) -> None:
         *((zones, key, sum(len(_listed(zone.get(key))) for zone in listed), MOST_ENTRIES) for key in _INNER),
         *((part[key], "entries", len(_listed(part[key].value)), MOST_ATTRIBUTES) for key in _OUTER),
     )
-    crowded = ((place, what, count, most) for place, what, count, most in measured if count > most)
-    for place, what, count, most in islice(crowded, 1):
-        place.wrong(f"{count} {what} are more than the {most} that are allowed")
+    for place, what, count, most in measured:
+        if count > most:
+            place.wrong(f"{count} {what} are more than the {most} that are allowed")
+            return
 
 
 def _listed(value: object) -> list[object]:
     return value if isinstance(value, list) else []
-
-
-def _known_version(part: Part) -> None:
-    version = part.required_text()
-    if version and version not in {f"{GROUP}/{version_}" for version_ in VERSIONS}:
-        part.wrong(
-            f"{named(version)} is not a supported version: expected one of {', '.join(VERSIONS)} of {GROUP}"
-        )
 
 
 def _attributes(part: Part) -> Callable[[str], Part]:
@@ -215,49 +224,25 @@ def _attributes(part: Part) -> Callable[[str], Part]:
     return lambda name: values.get(name, _ABSENT)
 
 
-def _deprecated(part: Part) -> tuple[Policy, Scope]:
-    words = [entry.text() for entry in part["topologyPolicies"].elements()]
-    return _DEPRECATED.get(words[0] if words else "", (Policy.NONE, Scope.CONTAINER))
-
-
-def _fingerprint(attribute: Callable[[str], Part], metadata: object, odd: _Odd) -> Fingerprint | None:
-    """Return the fingerprint; one that cannot be compared is odd, and the zones are still known."""
-    value, method = attribute(_FINGERPRINT).value, attribute(_METHOD).value
-    if value is None:
-        return fingerprints.parse(inner(inner(metadata, "annotations"), FINGERPRINT_ANNOTATION), method)
-    found = fingerprints.parse(value, method)
-    if found is None:
-        shown = " by method ".join(named(each) for each in (value, method) if each is not None)
-        odd.mistakes.append(
-            Mistake(
-                ATTRIBUTES,
-                f"{shown} is not a known fingerprint of pods: expected {fingerprints.PREFIX} and 16"
-                f" hexadecimal digits, by method {' or '.join(fingerprints.Method)}",
-            )
-        )
-    return found
-
-
-def _doubtful(metadata: Part, attribute: Callable[[str], Part]) -> tuple[str, ...]:
-    """Return the beginnings of the names of devices that no device plugin may serve.
-
-    Exporters of what a kubelet lists (RTE, NFD, the agent) write its policy as an attribute, and no label.
-    """
-    labelled = inner(inner(metadata.value, "labels"), MANAGED_BY) is not None
-    return _ALL if labelled and attribute(_POLICY).value is None else _OF_NO_PLUGIN
-
-
-def _zones(
-    topology_part: Part, amounts: Sequence[str], odd: _Odd, doubtful: tuple[str, ...]
-) -> tuple[Zone, ...]:
-    """Return every NUMA zone, ascending by id."""
+def _zones(topology_part: Part, amounts: Sequence[str], odd: _Odd, *, doubtful: str) -> tuple[Zone, ...]:
+    """Return every NUMA zone, ascending by id; no device plugin may serve devices with `doubtful` names."""
     listed = topology_part["zones"].required()
     parts = [part for part in listed.objects() if part["type"].required_text() == _NUMA]
     if not parts and not topology_part.mistakes:
         listed.wrong(f"contains no zone of type {_NUMA}")
     numbered = [*zip(parts, _numbers(parts, odd), strict=True)]
     ids = {part["name"].text(): number for part, number in numbered if number is not None}
-    zones = [zone for part, number in numbered if (zone := _zone(part, number, ids, amounts, odd))]
+    zones = []
+    for part, number in numbered:
+        columns = _plain_columns(part["resources"].value, amounts)
+        columns = columns or _columns_by_entry(part["resources"], amounts, odd)
+        capacity, allocatable, available = (shared(Resources(column)) for column in columns)
+        costs = _costs(part["costs"], ids)
+        if number is None:
+            odd.listed.update(capacity)
+        else:
+            name = intern(part["name"].text())
+            zones.append(shared(Zone(number, name, capacity, allocatable, available, costs)))
     # An assumed machine of these amounts has an object for each of its CPUs.
     counts = [zone.capacity.get(CPU, 0) for zone in zones]
     if max(counts, default=0) <= _MOST_MILLIS < sum(counts):
@@ -268,27 +253,22 @@ def _zones(
     return tuple(sorted(_without_odd(zones, odd), key=lambda zone: zone.id))
 
 
-def _facts_of_machine(metadata: Part, zones: Sequence[Zone]) -> CpuFacts:
-    """Return what is annotated of the CPU manager."""
-    annotations = inner(metadata.value, "annotations")
-    cpus = sum(zone.capacity.get(CPU, 0) for zone in zones) // MILLI
-    return cpu_facts(annotations, cpus) if isinstance(annotations, dict) else NO_FACTS
-
-
-def _of_machine(zones: Sequence[Zone], facts: CpuFacts, odd: _Odd) -> Iterable[Zone]:
+def _of_machine(zones: Sequence[Zone], metadata: Part, odd: _Odd) -> tuple[CpuFacts, tuple[Zone, ...]]:
     """Return the zones of a program that lists the machine, whatever the kubelet's managers allocate.
 
     Whether there is a memory manager is unknown, and so is which zones have the reserved CPUs: none counts as
     reserved, and all of an unknown CPU manager is uncertain.
     """
+    annotations = inner(metadata.value, "annotations")
+    cpus = sum(zone.capacity.get(CPU, 0) for zone in zones) // MILLI
+    facts = cpu_facts(annotations, cpus) if isinstance(annotations, dict) else NO_FACTS
     odd.listed |= {name for zone in zones for name in zone.capacity if kind(name) is Kind.MEMORY}
     (odd.free if facts.manager else odd.listed).add(CPU)
-    return (_with_all_cpus(zone) for zone in _without_odd(zones, odd))
-
-
-def _with_all_cpus(zone: Zone) -> Zone:
-    allocatable = Resources({name: zone.capacity[name] for name in zone.allocatable})
-    return replace(zone, allocatable=allocatable, free=allocatable)
+    whole = []
+    for zone in _without_odd(zones, odd):
+        allocatable = Resources({name: zone.capacity[name] for name in zone.allocatable})
+        whole.append(replace(zone, allocatable=allocatable, free=allocatable))
+    return facts, tuple(whole)
 
 
 def _numbers(parts: Sequence[Part], odd: _Odd) -> list[ZoneId | None]:
@@ -297,7 +277,15 @@ def _numbers(parts: Sequence[Part], odd: _Odd) -> list[ZoneId | None]:
     numbers = list[ZoneId | None]()
     for part in parts:
         place = part["name"].noting(odd.mistakes)
-        number = _number(place)
+        name = place.required_text()
+        match = _NUMBERED.fullmatch(name) if len(name) <= LONGEST_NAME else None
+        if len(name) > LONGEST_NAME:
+            place.wrong(f"{named(name)} is too long: at most {LONGEST_NAME} characters are allowed")
+        elif name and not match:
+            place.wrong(f"{named(name)} does not end in the number of a zone, such as node-0")
+        elif match and int(match[1]) > LARGEST_ZONE:
+            place.wrong(f"{named(name)} has a number above {LARGEST_ZONE}, the highest NUMA node ID of Linux")
+        number = ZoneId(int(match[1])) if match and place.value else None
         if number is not None and places.setdefault(number, place) is not place:
             place.wrong(f"{named(place.value)} has the same number as {places[number].where}: {number}")
             number = None
@@ -305,63 +293,31 @@ def _numbers(parts: Sequence[Part], odd: _Odd) -> list[ZoneId | None]:
     return numbers
 
 
-def _number(place: Part) -> ZoneId | None:
-    name = place.required_text()
-    if len(name) > LONGEST_NAME:
-        place.wrong(f"{named(name)} is too long: at most {LONGEST_NAME} characters are allowed")
-        return None
-    match = _NUMBERED.fullmatch(name)
-    if name and not match:
-        place.wrong(f"{named(name)} does not end in the number of a zone, such as node-0")
-    elif match and int(match[1]) > LARGEST_ZONE:
-        place.wrong(f"{named(name)} has a number above {LARGEST_ZONE}, the highest NUMA node ID of Linux")
-    return ZoneId(int(match[1])) if match and place.value else None
-
-
-def _zone(
-    part: Part, number: ZoneId | None, ids: Mapping[str, ZoneId], amounts: Sequence[str], odd: _Odd
-) -> Zone | None:
-    """Return one zone; None if it has no number of its own; its other mistakes are noted anyway."""
-    capacity, allocatable, available = _columns(part["resources"], amounts, odd)
-    costs = _costs(part["costs"], ids)
-    if number is None:
-        odd.listed.update(capacity)
-        return None
-    return shared(Zone(number, intern(part["name"].text()), capacity, allocatable, available, costs))
-
-
-def _without_odd(zones: Iterable[Zone], odd: _Odd) -> Iterable[Zone]:
+def _without_odd(zones: Sequence[Zone], odd: _Odd) -> Sequence[Zone]:
     """Return the zones without resources of which an amount is odd, in any zone; and without all memory."""
     if not odd.listed:
         return zones
     # The memory manager allocates memory and hugepages together.
     if any(kind(name) is Kind.MEMORY for name in odd.listed):
         odd.listed |= {name for zone in zones for name in zone.capacity if kind(name) is Kind.MEMORY}
-    return [_without(zone, odd.listed) for zone in zones]
-
-
-def _without(zone: Zone, names: set[str]) -> Zone:
-    capacity, allocatable, free = (
-        shared(Resources({name: amount for name, amount in bag.items() if name not in names}))
-        for bag in (zone.capacity, zone.allocatable, zone.free)
-    )
-    return replace(zone, capacity=capacity, allocatable=allocatable, free=free)
+    kept = []
+    for zone in zones:
+        capacity, allocatable, free = (
+            shared(Resources({name: amount for name, amount in bag.items() if name not in odd.listed}))
+            for bag in (zone.capacity, zone.allocatable, zone.free)
+        )
+        kept.append(replace(zone, capacity=capacity, allocatable=allocatable, free=free))
+    return kept
 
 
 _PlainColumns = tuple[dict[str, int], dict[str, int], dict[str, int]]
 """Capacity, allocatable and available by resource."""
 
 
-def _columns(listed: Part, amounts: Sequence[str], odd: _Odd) -> tuple[Resources, Resources, Resources]:
-    """Return capacity, allocatable and available by resource."""
-    columns = _plain_columns(listed.value, amounts) or _columns_by_entry(listed, amounts, odd)
-    capacity, allocatable, available = (shared(Resources(column)) for column in columns)
-    return capacity, allocatable, available
-
-
 def _plain_columns(listed: object, amounts: Sequence[str]) -> _PlainColumns | None:
     """Return the columns of a list whose amounts are all texts; None if anything is wrong with it."""
-    columns = capacities, allocatables, availables = _no_columns()
+    columns: _PlainColumns = {}, {}, {}
+    capacities, allocatables, availables = columns
     for entry in _entries(listed, "name", *amounts) or ():
         if {*map(type, entry)} != {str} or not 0 < len(entry[0]) <= LONGEST_RESOURCE:
             return None
@@ -388,16 +344,13 @@ def _entries(listed: object, *keys: str) -> list[tuple[Any, ...]] | None:
         return None
 
 
-def _no_columns() -> _PlainColumns:
-    return {}, {}, {}
-
-
 _MOST_MILLIS = MOST_CPUS * MILLI
 
 
 def _columns_by_entry(listed: Part, amounts: Sequence[str], odd: _Odd) -> _PlainColumns:
     """Return the columns, with a mistake for everything that is wrong; zero where nothing can be read."""
-    columns = _no_columns()
+    columns: _PlainColumns = {}, {}, {}
+    capacities, allocatables, availables = columns
     places: dict[str, Part] = {}
     for entry in listed.objects():
         name = intern(entry["name"].required_text())
@@ -406,29 +359,25 @@ def _columns_by_entry(listed: Part, amounts: Sequence[str], odd: _Odd) -> _Plain
             noting.wrong(f"{named(name)} is listed twice: see {places[name].where}")
             odd.listed.add(name)
             continue
-        for column, amount in zip(columns, _row(noting, name, amounts, odd), strict=True):
-            column[name] = amount
+        by_field = {key: noting[key].required().amount(name) for key in dict.fromkeys(amounts)}
+        capacity, allocatable, available = (by_field[key] for key in amounts)
+        # Whatever can be compared is checked.
+        before = len(noting.mistakes)
+        if name == CPU and capacity is not None and capacity > _MOST_MILLIS:
+            most = resources.render(name, capacity)
+            noting["capacity"].wrong(f"{most} CPUs are more than the {MOST_CPUS} that Linux supports")
+        if capacity is not None and allocatable is not None and allocatable > capacity:
+            shown = [resources.render(name, amount) for amount in (allocatable, capacity)]
+            noting["allocatable"].wrong(f"{shown[0]} is more than the capacity of {shown[1]}")
+        if capacity is None or allocatable is None or len(noting.mistakes) > before:
+            odd.listed.add(name)
+            capacity = allocatable = available = 0
+        elif available is None:
+            odd.free.add(name)
+            available = allocatable
+        capacities[name], allocatables[name] = capacity, allocatable
+        availables[name] = min(available, allocatable)
     return columns
-
-
-def _row(entry: Part, name: str, amounts: Sequence[str], odd: _Odd) -> tuple[int, int, int]:
-    """Return the amounts of one resource; all that can be compared are checked."""
-    by_field = {field: entry[field].required().amount(name) for field in dict.fromkeys(amounts)}
-    capacity, allocatable, available = (by_field[field] for field in amounts)
-    before = len(entry.mistakes)
-    if name == CPU and capacity is not None and capacity > _MOST_MILLIS:
-        most = resources.render(name, capacity)
-        entry["capacity"].wrong(f"{most} CPUs are more than the {MOST_CPUS} that Linux supports")
-    if capacity is not None and allocatable is not None and allocatable > capacity:
-        shown = [resources.render(name, amount) for amount in (allocatable, capacity)]
-        entry["allocatable"].wrong(f"{shown[0]} is more than the capacity of {shown[1]}")
-    if capacity is None or allocatable is None or len(entry.mistakes) > before:
-        odd.listed.add(name)
-        return 0, 0, 0
-    if available is None:
-        odd.free.add(name)
-        return capacity, allocatable, allocatable
-    return capacity, allocatable, min(available, allocatable)
 
 
 def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> ZoneCosts:
@@ -437,7 +386,27 @@ def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> ZoneCosts:
     # Equal values may differ in type: True equals 1, but is not a distance.
     plain = {(type(name), type(value)) for name, value in entries} == {(str, int)}
     costs = _plain_costs(entries, tuple(ids.items())) if plain else None
-    return shared(tuple(sorted(_costs_by_entry(listed, ids)))) if costs is None else costs
+    if costs is not None:
+        return costs
+    read = []
+    places: dict[str, Part] = {}
+    for entry in listed.objects():
+        name, cost = entry["name"].required_text(), entry["value"].required().integer()
+        if name and places.setdefault(name, entry) is not entry:
+            entry.wrong(f"{named(name)} is listed twice: see {places[name].where}")
+        elif name in ids and cost is not None:
+            read.append((ids[name], cost))
+    return shared(tuple(sorted(read)))
+
+
+def _entries(listed: object, *keys: str) -> list[tuple[Any, ...]] | None:
+    """Return these members of all objects in a list; None if any is missing or it is no such list."""
+    if not isinstance(listed, list):
+        return None
+    try:
+        return [*map(itemgetter(*keys), listed)]
+    except (KeyError, TypeError):
+        return None
 
 
 @lru_cache(maxsize=4096)
@@ -452,14 +421,3 @@ def _plain_costs(
     if len(distances) < len(entries) or "" in distances or min(distances.values()) < 0:
         return None
     return tuple(sorted((zones[name], cost) for name, cost in entries if name in zones))
-
-
-def _costs_by_entry(listed: Part, ids: Mapping[str, ZoneId]) -> Iterator[tuple[ZoneId, int]]:
-    """Yield the distances in any order, with a mistake for everything that is wrong."""
-    places: dict[str, Part] = {}
-    for entry in listed.objects():
-        name, value = entry["name"].required_text(), entry["value"].required().integer()
-        if name and places.setdefault(name, entry) is not entry:
-            entry.wrong(f"{named(name)} is listed twice: see {places[name].where}")
-        elif name in ids and value is not None:
-            yield ids[name], value
