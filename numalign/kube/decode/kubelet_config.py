@@ -63,7 +63,6 @@ MOST_WEIGHT = 100
 MOST_WEIGHTS = 64
 """The limit of weights that are read: each counts in every choice. With more, their value is not known."""
 
-_ABSENT = Part(None)
 
 # The texts that Go's strconv.ParseBool accepts.
 _SWITCHES: Mapping[str, bool] = MappingProxyType(
@@ -146,18 +145,24 @@ def kubelet_configuration(raw: Mapping[str, object]) -> KubeletConfiguration:
 
 def configuration(part: Part, name: str) -> KubeletConfiguration:
     """Return the configuration of the node with this name; mistakes are left in the part."""
-    policy, system = part["topologyManagerPolicy"].one_of(Policy), _system(part)
+    policy = part["topologyManagerPolicy"].one_of(Policy)
+    # What is reserved on the node as a whole, for the kubelet and for the system.
+    system = EMPTY
+    for reserved in (part["kubeReserved"], part["systemReserved"]):
+        system = system.plus(reserved.amounts())
+        for resource, member in reserved.members():
+            if resource not in _RESERVABLE:
+                member.wrong(f"cannot be reserved: only {', '.join(_RESERVABLE)} can")
     # Under policy none the kubelet ignores these, whatever they are.
-    topology_options = _ABSENT if policy is Policy.NONE else part["topologyManagerPolicyOptions"]
+    topology_options = Part(None) if policy is Policy.NONE else part["topologyManagerPolicyOptions"]
     cpu_options = part["cpuManagerPolicyOptions"]
     cpu, topology = _switches(cpu_options, CpuOption), _switches(topology_options, TopologyOption)
-    strategy, weights = _strategy(topology_options[STRATEGY]), _weights(topology_options[WEIGHTS])
+    chosen = _text(topology_options[STRATEGY])
+    strategy = NumaStrategy(chosen or NumaStrategy.NONE) if chosen in {"", *NumaStrategy} else None
+    weights = _weights(_text(topology_options[WEIGHTS]))
     max_zones = topology_options[MAX_ZONES].integer()
     valued = {STRATEGY: strategy, WEIGHTS: weights, MAX_ZONES: ...}
-    unknown = (
-        *_unknown(cpu_options, cpu),
-        *_unknown(topology_options, {**topology, **valued}),
-    )
+    unknown = [*_unknown(cpu_options, cpu), *_unknown(topology_options, {**topology, **valued})]
     return KubeletConfiguration(
         name,
         policy=policy,
@@ -181,20 +186,16 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
 
 def _switches(listed: Part, options: Iterable[str]) -> Mapping[str, bool | None]:
     """Return whether these options are on, of those that are set; None if an unreleased one is neither."""
-    known = {*options}
-    return {
-        name: _SWITCHES.get(_text(part) or "") if name in UNRELEASED else _worded(part)
-        for name, part in listed.members()
-        if name in known
-    }
-
-
-def _worded(part: Part) -> bool:
-    """Return the value of a switch that is a text."""
-    text = part.text()
-    if part.value is not None and text not in _SWITCHES:
-        part.wrong(f'{named(text)} is neither "true" nor "false"')
-    return _SWITCHES.get(text, False)
+    known, read = {*options}, dict[str, bool | None]()
+    for name, part in listed.members():
+        if name in known and name in UNRELEASED:
+            read[name] = _SWITCHES.get(_text(part) or "")
+        elif name in known:
+            text = part.text()
+            if part.value is not None and text not in _SWITCHES:
+                part.wrong(f'{named(text)} is neither "true" nor "false"')
+            read[name] = _SWITCHES.get(text, False)
+    return read
 
 
 def _unknown(listed: Part, read: Mapping[str, object]) -> Iterator[str]:
@@ -216,15 +217,9 @@ def _text(part: Part) -> str | None:
     return part.value if isinstance(part.value, str) else None if part.value is not None else ""
 
 
-def _strategy(part: Part) -> NumaStrategy | None:
-    """Return the value of numa-allocation-strategy; None if it is not known."""
-    text = _text(part)
-    return NumaStrategy(text or NumaStrategy.NONE) if text in {"", *NumaStrategy} else None
-
-
-def _weights(part: Part) -> tuple[tuple[str, int], ...] | None:
+def _weights(text: str | None) -> tuple[tuple[str, int], ...] | None:
     """Return the weights in a text such as "cpu=3,nvidia.com/gpu=6"; None if it is no such text."""
-    text, read = _text(part), dict[str, int]()
+    read = dict[str, int]()
     if text is None:
         return None
     # Empty entries, as behind a last comma, say nothing.
@@ -251,55 +246,29 @@ def _gates(listed: Part) -> FeatureGates:
     )
 
 
-def _system(configuration: Part) -> Resources:
-    """Return what is reserved on the node as a whole, for the kubelet and for the system."""
-    total = EMPTY
-    for part in (configuration["kubeReserved"], configuration["systemReserved"]):
-        total = total.plus(part.amounts())
-        for name, member in part.members():
-            if name not in _RESERVABLE:
-                member.wrong(f"cannot be reserved: only {', '.join(_RESERVABLE)} can")
-    return total
-
-
 def _reserved(configuration: Part, system: int) -> Reserved | None:
     """Return the reserved memory by zone and in total; None if zones are not configured."""
-    threshold, zones = _threshold(configuration), _by_zone(configuration["reservedMemory"])
-    if zones is None:
-        return None
-    return Reserved(zones, None if threshold is None else system + threshold)
-
-
-def _threshold(configuration: Part) -> int | None:
-    """Return the memory below which pods are evicted; None if it is a share of the node's."""
+    # Below this memory pods are evicted; it is None if it is a share of the node's.
+    threshold: int | None = _DEFAULT_THRESHOLD
     hard, merged = configuration["evictionHard"], configuration["mergeDefaultEvictionSettings"].boolean()
     least = hard[_THRESHOLD]
-    if hard.value is None or (merged and least.value is None):
-        return _DEFAULT_THRESHOLD
-    if isinstance(least.value, str) and least.value.endswith("%"):
-        return None
-    return least.amount(MEMORY) or 0
-
-
-def _by_zone(listed: Part) -> Mapping[ZoneId, Resources] | None:
-    """Return the reserved memory of each zone; None if not configured."""
+    if hard.value is not None and not (merged and least.value is None):
+        shared = isinstance(least.value, str) and least.value.endswith("%")
+        threshold = None if shared else least.amount(MEMORY) or 0
+    listed = configuration["reservedMemory"]
     if listed.value is None:
         return None
-    reserved: dict[ZoneId, dict[str, int]] = {}
+    zones: dict[ZoneId, dict[str, int]] = {}
     for entry in listed.objects():
         number, limits = entry["numaNode"].required().integer(), entry["limits"].required()
-        before, amounts = reserved.setdefault(ZoneId(number or 0), {}), _limits(limits)
+        before, amounts = zones.setdefault(ZoneId(number or 0), {}), limits.amounts()
+        for name, amount in amounts.items():
+            if kind(name) is not Kind.MEMORY:
+                limits[name].wrong("cannot be reserved on a zone: only memory and hugepages can")
+            elif not amount:
+                limits[name].wrong("is zero: remove it")
         for name in sorted(before.keys() & amounts.keys()):
             limits[name].wrong(f"is reserved on zone {number} twice")
         before.update(amounts)
-    return MappingProxyType({zone: Resources(amounts) for zone, amounts in reserved.items()})
-
-
-def _limits(limits: Part) -> Resources:
-    amounts = limits.amounts()
-    for name, amount in amounts.items():
-        if kind(name) is not Kind.MEMORY:
-            limits[name].wrong("cannot be reserved on a zone: only memory and hugepages can")
-        elif not amount:
-            limits[name].wrong("is zero: remove it")
-    return amounts
+    by_zone = MappingProxyType({zone: Resources(amounts) for zone, amounts in zones.items()})
+    return Reserved(by_zone, None if threshold is None else system + threshold)
