@@ -17,7 +17,7 @@ may mean something else there.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -85,7 +85,14 @@ def read_machine(text: object, name: str) -> MachineReport:
     """Return the report on the machine of this node; raise `BadReport` with every mistake."""
     report = _report(text, LONGEST_MACHINE)
     kubelet, machine = report["kubelet"].required(), report["machine"].required()
-    _measure(machine)
+    # What exceeds a limit is noted without reading it.
+    zones, devices = machine["zones"], machine["devices"]
+    if isinstance(zones.value, list) and len(zones.value) > MOST_ZONES:
+        zones.wrong(f"has {len(zones.value)} entries: at most {MOST_ZONES} are allowed")
+    listed = devices.value.values() if isinstance(devices.value, dict) else ()
+    count = sum(len(places) for places in listed if isinstance(places, list))
+    if count > MOST_PLACES:
+        devices.wrong(f"has {count} places: at most {MOST_PLACES} are allowed")
     report.raise_mistakes(BadReport)
     read = MachineReport(
         machines.described(machine, _places),
@@ -100,7 +107,16 @@ def read_placements(text: object) -> Mapping[str, ObservedPlacement]:
     """Return what each pod was given, by its uid; raise `BadReport` with every mistake."""
     report = _report(text, LONGEST_PLACEMENTS)
     pods = report["pods"].required()
-    read = {uid: _placement(pod) for uid, pod in pods.members() if Part(uid, uid, pods).uid()}
+    read = dict[str, ObservedPlacement]()
+    for uid, pod in pods.members():
+        if not Part(uid, uid, pods).uid():
+            continue
+        placement = _plain_placement(pod.value)
+        if placement is None:
+            pod.only(_POD_FIELDS)
+            held = placements.held(pod["held"].required())
+            placement = ObservedPlacement(held, pod["cpus"].cpu_list() or 0)
+        read[uid] = placement
     report.raise_mistakes(BadReport)
     return MappingProxyType(read)
 
@@ -110,20 +126,33 @@ def write_machine(machine: DescribedMachine, kubelet: Mapping[str, object]) -> s
 
     Raise `BadReport` if the report is too long or cannot be read back.
     """
-    text = _written({"kubelet": kubelet, "machine": _machine(machine)}, LONGEST_MACHINE)
+    cores: dict[ZoneId, list[Core]] = defaultdict(list)
+    for core in machine.cores:
+        cores[core.zone].append(core)
+    fields = {
+        "zones": [_zone(bank, cores[bank.zone]) for bank in machine.banks],
+        **({"reservedSystemCPUs": render_list(machine.reserved)} if machine.reserved else {}),
+        **({} if machine.kept is None else {"reservedCPUs": machine.kept}),
+        "devices": {
+            name: [
+                {"zones": place.zones, "total": place.total, "healthy": place.healthy}
+                for place in places
+                if place.total
+            ]
+            for name, places in machine.devices
+        },
+    }
+    text = _written({"kubelet": kubelet, "machine": fields}, LONGEST_MACHINE)
     read_machine(text, "")
     return text
 
 
 def write_placements(pods: Mapping[str, ObservedPlacement]) -> str:
     """Return the report of what pods were given, by their uids; raise `BadReport` if it is too long."""
-    rendered = {
-        uid: {
-            "held": placements.render_held(pod.held),
-            **({"cpus": render_list(pod.cpus)} if pod.cpus else {}),
-        }
-        for uid, pod in pods.items()
-    }
+    rendered = {}
+    for uid, pod in pods.items():
+        cpus = {"cpus": render_list(pod.cpus)} if pod.cpus else {}
+        rendered[uid] = {"held": placements.render_held(pod.held), **cpus}
     return _written({"pods": rendered}, LONGEST_PLACEMENTS)
 
 
@@ -157,17 +186,6 @@ def _check_length(length: int, longest: int) -> None:
         raise BadReport([Mistake("", f"has {length} bytes: at most {longest} are allowed")])
 
 
-def _measure(machine: Part) -> None:
-    """Note what exceeds a limit, without reading it."""
-    zones, devices = machine["zones"], machine["devices"]
-    if isinstance(zones.value, list) and len(zones.value) > MOST_ZONES:
-        zones.wrong(f"has {len(zones.value)} entries: at most {MOST_ZONES} are allowed")
-    listed = devices.value.values() if isinstance(devices.value, dict) else ()
-    count = sum(len(places) for places in listed if isinstance(places, list))
-    if count > MOST_PLACES:
-        devices.wrong(f"has {count} places: at most {MOST_PLACES} are allowed")
-
-
 def _places(listed: Part, zones: Sequence[ZoneId]) -> Iterable[DevicePlace]:
     """Yield the places of one resource's devices, with counts."""
     places: dict[tuple[ZoneId, ...], Part] = {}
@@ -188,14 +206,6 @@ def _count(part: Part) -> int:
     if number > MOST_DEVICES:
         part.wrong(f"{number} devices are more than the {MOST_DEVICES} that are allowed")
     return number
-
-
-def _placement(pod: Part) -> ObservedPlacement:
-    plain = _plain_placement(pod.value)
-    if plain is not None:
-        return plain
-    pod.only(_POD_FIELDS)
-    return ObservedPlacement(placements.held(pod["held"].required()), pod["cpus"].cpu_list() or 0)
 
 
 def _plain_placement(pod: Any) -> ObservedPlacement | None:  # noqa: ANN401  whatever JSON has
@@ -226,50 +236,20 @@ _PLAIN_POD = frozenset(_POD_FIELDS)
 _PLAIN_ENTRY = ("zones", "amount")
 
 
-def _machine(machine: DescribedMachine) -> dict[str, Any]:
-    cores: dict[ZoneId, list[Core]] = defaultdict(list)
-    for core in machine.cores:
-        cores[core.zone].append(core)
-    return {
-        "zones": [_zone(bank, cores[bank.zone]) for bank in machine.banks],
-        **({"reservedSystemCPUs": render_list(machine.reserved)} if machine.reserved else {}),
-        **({} if machine.kept is None else {"reservedCPUs": machine.kept}),
-        "devices": {name: [*_rendered(places)] for name, places in machine.devices},
-    }
-
-
 def _zone(bank: ZoneMemory, cores: Sequence[Core]) -> dict[str, Any]:
+    pages = {name.removeprefix("hugepages-"): amount for name, amount in bank.huge.items()}
     fields: dict[str, Any] = {
         "cores": [[*members(core.threads)] for core in cores],
         "socket": _by_core([core.socket for core in cores]),
         "uncoreCacheIDs": _by_core([core.cache for core in cores]),
-        "hugepages": dict(map(_pages, bank.huge.items())),
+        "hugepages": {size: amount // quantity.units(size) for size, amount in pages.items()},
         "distances": [*bank.distances],
     }
     kept = {} if bank.reserved is None else {"reservedMemory": bank.reserved}
-    return {
-        "id": bank.zone,
-        "memory": bank.memory,
-        **kept,
-        **{key: fields[key] for key in fields if fields[key] != []},
-    }
+    present = {key: value for key, value in fields.items() if value != []}
+    return {"id": bank.zone, "memory": bank.memory, **kept, **present}
 
 
 def _by_core(numbers: list[int]) -> list[int] | int:
     """Return a number for each core, as `machines.described` takes them: one if all have the same."""
     return numbers[0] if len({*numbers}) == 1 else numbers
-
-
-def _pages(huge: tuple[str, int]) -> tuple[str, int]:
-    """Return the size of a page, and the number of pages."""
-    name, amount = huge
-    size = name.removeprefix("hugepages-")
-    return size, amount // quantity.units(size)
-
-
-def _rendered(places: Iterable[DevicePlace]) -> Iterator[dict[str, Any]]:
-    return (
-        {"zones": place.zones, "total": place.total, "healthy": place.healthy}
-        for place in places
-        if place.total
-    )
