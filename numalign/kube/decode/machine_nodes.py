@@ -7,7 +7,7 @@ them would be right.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from numalign.kube.decode import nodes
@@ -71,23 +71,16 @@ def join(
     plain = nodes.unchecked(topology, node_facts=node_facts, configured=configured)
     kept = _kept(described, configuration, plain.options)
     built = build(described.zones, described.cores, kept, described.devices)
+    # A shape of the node stores the threads of its cores as one number.
+    threads = {*map(int.bit_count, built.topology.cores)}
     node = replace(
         plain,
         zones=_zones(plain, built, described, configuration),
         machine=built,
         known=Known.MACHINE,
-        threads=_threads(built) or plain.threads,
+        threads=next(iter(threads)) if len(threads) == 1 else plain.threads,
     )
     return hinted_zones.apart(nodes.checked(node, configured), build)
-
-
-def _threads(machine: Machine) -> int | None:
-    """Return the threads per core; None if cores differ.
-
-    A shape of the node stores this number for its cores.
-    """
-    sizes = {*map(int.bit_count, machine.topology.cores)}
-    return next(iter(sizes)) if len(sizes) == 1 else None
 
 
 def reported(
@@ -101,24 +94,18 @@ def reported(
 
     Raise `BadNode` as `join` does, with the places in the report, and if the topology has other zones.
     """
-    strange = (zone.id for zone in topology.zones if zone.id not in report.machine.zones)
-    if mistakes := [_no_such_zone(zone) for zone in strange]:
-        raise BadNode(mistakes, ())
+    if strange := [zone.id for zone in topology.zones if zone.id not in report.machine.zones]:
+        messages = (f"zone {zone} of the topology is not on this machine" for zone in strange)
+        raise BadNode([Mistake("machine.zones", message) for message in messages], ())
     minor = nodes.minor(report.version)
     known = node_facts or NodeFacts(topology.name)
     known = known if minor is None else replace(known, minor=minor)
     try:
         return join(report.machine, topology, node_facts=known, configured=report.configuration, build=build)
     except BadNode as error:
-        machine, kubelet = (
-            [mistake.under(step) for mistake in mistakes]
-            for step, mistakes in (("machine", error.zones), ("kubelet", error.configuration))
-        )
+        machine = [mistake.under("machine") for mistake in error.zones]
+        kubelet = [mistake.under("kubelet") for mistake in error.configuration]
         raise BadNode(machine, kubelet) from error
-
-
-def _no_such_zone(zone: ZoneId) -> Mistake:
-    return Mistake("machine.zones", f"zone {zone} of the topology is not on this machine")
 
 
 def occupied(node: Node, placements: Mapping[str, ObservedPlacement], topology: Topology) -> Node:
@@ -130,8 +117,15 @@ def occupied(node: Node, placements: Mapping[str, ObservedPlacement], topology: 
     if mistakes := [*_strange(node, placements)]:
         raise BadTopology(mistakes)
     cpus = union(pod.cpus for pod in placements.values())
-    given = ObservedContainer(WHOLE_POD, cpus or None, _sum(node, placements.values()))
-    charged, _ = observe(node, _NO_DEMAND, [given])
+    ids = {zone.name: zone.id for zone in node.zones}
+    sums: dict[ZoneSet, Counter[str]] = defaultdict(Counter)
+    for pod in placements.values():
+        for names, amounts in pod.held.items():
+            held = sums[tuple(sorted(ids[name] for name in names))]
+            for name, amount in amounts.items():
+                held[name] += amount
+    together = {zones: Resources(held) for zones, held in sums.items()}
+    charged, _ = observe(node, _NO_DEMAND, [ObservedContainer(WHOLE_POD, cpus or None, together)])
     if mistakes := [*_overdrawn(charged)]:
         raise BadTopology(mistakes)
     return _limited(charged, {zone.id: zone.free for zone in topology.zones})
@@ -155,18 +149,6 @@ def _strange(node: Node, placements: Mapping[str, ObservedPlacement]) -> Iterato
         given |= pod.cpus
 
 
-def _sum(node: Node, pods: Iterable[ObservedPlacement]) -> Mapping[ZoneSet, Resources]:
-    """Return what pods hold together, by sets of zones."""
-    ids = {zone.name: zone.id for zone in node.zones}
-    sums: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-    for pod in pods:
-        for names, amounts in pod.held.items():
-            held = sums[names]
-            for name, amount in amounts.items():
-                held[name] += amount
-    return {tuple(sorted(ids[name] for name in names)): Resources(held) for names, held in sums.items()}
-
-
 def _overdrawn(node: Node) -> Iterator[Mistake]:
     """Yield mistakes where more is held than exists."""
     for zone in node.zones:
@@ -181,17 +163,16 @@ def _overdrawn(node: Node) -> Iterator[Mistake]:
 
 def _limited(node: Node, most: Mapping[ZoneId, Resources]) -> Node:
     """Return the node with no more free on any zone than this, where it is reported."""
-    zones = tuple(_less(zone, most.get(zone.id, EMPTY)) for zone in node.zones)
-    if zones == node.zones or node.machine is None or node.stock is None:
+    zones: list[Zone] = []
+    for zone in node.zones:
+        here = most.get(zone.id, EMPTY)
+        free = Resources({name: min(amount, here.get(name, amount)) for name, amount in zone.free.items()})
+        zones.append(zone if free == zone.free else replace(zone, free=free))
+    if tuple(zones) == node.zones or node.machine is None or node.stock is None:
         return node
     devices = ((name, _devices_within(node.machine, name, free, zones)) for name, free in node.stock.devices)
     cpus = _cpus_within(node.machine, node.stock.cpus, zones)
-    return replace(node, zones=zones, stock=Stock(cpus, tuple(devices)))
-
-
-def _less(zone: Zone, most: Resources) -> Zone:
-    free = Resources({name: min(amount, most.get(name, amount)) for name, amount in zone.free.items()})
-    return zone if free == zone.free else replace(zone, free=free)
+    return replace(node, zones=tuple(zones), stock=Stock(cpus, tuple(devices)))
 
 
 def _cpus_within(machine: Machine, cpus: CpuSet, zones: Sequence[Zone]) -> CpuSet:
@@ -225,27 +206,19 @@ def _contradictions(described: DescribedMachine, configuration: KubeletConfigura
         yield Mistake("reservedSystemCPUs", f"{lists[0]} contradicts the machine: {lists[1]}")
     elif strange := (configuration.reserved_cpus or 0) & ~described.cpus:
         yield Mistake("reservedSystemCPUs", f"CPU {render_list(strange)} is not on this machine")
-    if configuration.kept_cpus > described.cpus.bit_count():
-        message = (
-            f"{configuration.kept_cpus} CPUs cannot be reserved on a machine with"
-            f" {described.cpus.bit_count()}"
-        )
-        yield Mistake("systemReserved.cpu", message)
-    for bank in described.banks:
-        yield from _contradiction(bank, configuration)
-
-
-def _contradiction(bank: ZoneMemory, configuration: KubeletConfiguration) -> Iterator[Mistake]:
-    if configuration.reserved is None:
-        return
-    kept = _reserving(bank, configuration)
-    if bank.reserved is not None and bank.reserved != kept:
-        message = f"{_shown(kept)} of zone {bank.zone} contradicts the machine: {_shown(bank.reserved)}"
-        yield Mistake("reservedMemory", message)
-    elif kept + sum(bank.huge.values()) > bank.memory:
-        yield Mistake(
-            "reservedMemory", f"zone {bank.zone} does not have {_shown(kept)} apart from its hugepages"
-        )
+    kept, cpus = configuration.kept_cpus, described.cpus.bit_count()
+    if kept > cpus:
+        yield Mistake("systemReserved.cpu", f"{kept} CPUs cannot be reserved on a machine with {cpus}")
+    for bank in described.banks if configuration.reserved else ():
+        memory = _reserving(bank, configuration)
+        shown = resources.render(MEMORY, memory)
+        if bank.reserved is not None and bank.reserved != memory:
+            other = resources.render(MEMORY, bank.reserved)
+            message = f"{shown} of zone {bank.zone} contradicts the machine: {other}"
+            yield Mistake("reservedMemory", message)
+        elif memory + sum(bank.huge.values()) > bank.memory:
+            message = f"zone {bank.zone} does not have {shown} apart from its hugepages"
+            yield Mistake("reservedMemory", message)
 
 
 def _reserving(bank: ZoneMemory, configuration: KubeletConfiguration) -> int:
@@ -275,36 +248,24 @@ def _zones(
     node: Node, built: Machine, described: DescribedMachine, configuration: KubeletConfiguration
 ) -> tuple[Zone, ...]:
     """Return the zones as an exporter would publish them while the node is empty."""
+    zones = []
     # A kubelet gives every zone every page size that any of them has.
     sizes = Resources({name: 0 for bank in described.banks for name in bank.huge})
-    return tuple(
-        _zone(
-            node,
-            built,
-            at,
-            replace(bank, reserved=_reserving(bank, configuration), huge=sizes.plus(bank.huge)),
-        )
-        for at, bank in enumerate(described.banks)
-    )
-
-
-def _zone(node: Node, built: Machine, at: int, bank: ZoneMemory) -> Zone:
-    capacity, allocatable = {}, {}
-    if node.cpu_manager is CpuManager.STATIC and (cpus := built.topology.zones[at]):
-        capacity[CPU] = cpus.bit_count() * MILLI
-        allocatable[CPU] = (cpus & ~built.reserved).bit_count() * MILLI
-    if node.memory_manager is MemoryManager.STATIC:
-        capacity |= {MEMORY: bank.memory, **bank.huge}
-        allocatable |= {MEMORY: bank.memory - (bank.reserved or 0) - sum(bank.huge.values()), **bank.huge}
-    for name, listed in built.devices:
-        of_zone = [place for place in listed if bank.zone in place.zones and place.total]
-        if of_zone:
-            capacity[name] = sum(place.total for place in of_zone)
-            allocatable[name] = sum(place.healthy for place in of_zone)
-    free = Resources(allocatable)
-    costs = tuple(zip(built.zones, bank.distances, strict=False))
-    return Zone(bank.zone, f"node-{bank.zone}", Resources(capacity), free, free, costs)
-
-
-def _shown(amount: int) -> str:
-    return resources.render(MEMORY, amount)
+    for at, bank in enumerate(described.banks):
+        capacity, allocatable, huge = {}, {}, sizes.plus(bank.huge)
+        if node.cpu_manager is CpuManager.STATIC and (cpus := built.topology.zones[at]):
+            capacity[CPU] = cpus.bit_count() * MILLI
+            allocatable[CPU] = (cpus & ~built.reserved).bit_count() * MILLI
+        if node.memory_manager is MemoryManager.STATIC:
+            memory = bank.memory - _reserving(bank, configuration) - sum(huge.values())
+            capacity |= {MEMORY: bank.memory, **huge}
+            allocatable |= {MEMORY: memory, **huge}
+        for name, listed in built.devices:
+            of_zone = [place for place in listed if bank.zone in place.zones and place.total]
+            if of_zone:
+                capacity[name] = sum(place.total for place in of_zone)
+                allocatable[name] = sum(place.healthy for place in of_zone)
+        free = Resources(allocatable)
+        costs = tuple(zip(built.zones, bank.distances, strict=False))
+        zones.append(Zone(bank.zone, f"node-{bank.zone}", Resources(capacity), free, free, costs))
+    return tuple(zones)

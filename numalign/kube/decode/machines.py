@@ -96,7 +96,16 @@ def machine(raw: Mapping[str, object]) -> DescribedMachine:
 
 def one_by_one(listed: Part, zones: Sequence[ZoneId]) -> Iterable[DevicePlace]:
     """Return the places of devices that are listed with id, zones (none: unknown) and health."""
-    return device_places(zones, _devices(listed, zones))
+    devices = []
+    by_id: dict[str, Part] = {}
+    for part in listed.objects():
+        part.only(_DEVICE_FIELDS)
+        place = part["id"]
+        if (name := place.required_text()) and by_id.setdefault(name, part) is not part:
+            place.wrong(f"{named(name)} is also the ID of {by_id[name].where}")
+        at = existing(known_zone(entry, zones) for entry in part["zones"].elements())
+        devices.append((at, part["healthy"].boolean() is not False))
+    return device_places(zones, devices)
 
 
 def described(part: Part, places: PlacesReader = one_by_one) -> DescribedMachine:
@@ -112,11 +121,12 @@ def described(part: Part, places: PlacesReader = one_by_one) -> DescribedMachine
     reserved, kept = _reserved(part, union(core.threads for core in cores))
     banks = sorted((_bank(zone, part, len(zones)) for zone, part in zones), key=lambda bank: bank.zone)
     ids = tuple(bank.zone for bank in banks)
-    devices = tuple(
-        (name, all_places(ids, places(_of_devices(name, listed), ids)))
-        for name, listed in sorted(part["devices"].members(), key=itemgetter(0))
-    )
-    return DescribedMachine(tuple(banks), cores, reserved, kept, devices)
+    devices = []
+    for name, named_devices in sorted(part["devices"].members(), key=itemgetter(0)):
+        if kind(name) is not Kind.DEVICE:
+            named_devices.wrong("is not a device: CPUs and memory belong to their zones")
+        devices.append((name, all_places(ids, places(named_devices, ids))))
+    return DescribedMachine(tuple(banks), cores, reserved, kept, tuple(devices))
 
 
 def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
@@ -141,18 +151,21 @@ def _cores(zones: Sequence[tuple[ZoneId, Part]]) -> Iterator[Core]:
     for zone, part in zones:
         held = [(core, _cpus(core.required(), by_cpu)) for core in part["cores"].elements()]
         caches = _caches(part["uncoreCaches"], union(threads for _, threads in held))
-        numbers = (
-            _cache_ids(part, len(held))
-            if with_ids
-            else [first + _cache_of(core, threads, caches) for core, threads in held]
-        )
+        if not with_ids:
+            numbers = [first + _cache_of(core, threads, caches) for core, threads in held]
+        else:
+            # The id of a cache is unique on the machine.
+            grouped, listed = part["uncoreCaches"], part["uncoreCacheIDs"]
+            if grouped.value is not None:
+                grouped.wrong("cannot be combined with uncoreCacheIDs: remove one of them")
+            numbers = _by_core(listed.required() if held else listed, len(held))
         sockets = _by_core(part["socket"].required() if held else part["socket"], len(held))
         for (_, threads), socket, cache in zip(held, sockets, numbers, strict=True):
             yield Core(zone, socket, cache, threads)
         first += len(caches)
 
 
-def _by_core(listed: Part, count: int) -> Sequence[int]:
+def _by_core(listed: Part, count: int) -> list[int]:
     """Return a number for each core of a zone: one for all of them, or a list."""
     if not isinstance(listed.value, list):
         return [listed.integer() or 0] * count
@@ -161,15 +174,6 @@ def _by_core(listed: Part, count: int) -> Sequence[int]:
         return numbers
     listed.wrong(f"has {len(numbers)} entries: expected {count}, one for each core")
     return [0] * count
-
-
-def _cache_ids(zone: Part, count: int) -> Sequence[int]:
-    """Return the cache of each core of a zone by its id, which is unique on the machine."""
-    grouped = zone["uncoreCaches"]
-    if grouped.value is not None:
-        grouped.wrong("cannot be combined with uncoreCacheIDs: remove one of them")
-    listed = zone["uncoreCacheIDs"]
-    return _by_core(listed.required() if count else listed, count)
 
 
 def _cpus(listed: Part, by_cpu: dict[int, Part]) -> CpuSet:
@@ -223,55 +227,27 @@ def _reserved(part: Part, cpus: CpuSet) -> tuple[CpuSet | None, int | None]:
 
 
 def _bank(zone: ZoneId, part: Part, count: int) -> ZoneMemory:
-    memory = part["memory"].required()
+    memory, listed = part["memory"].required(), part["distances"]
     total, reserved = memory.amount(MEMORY), part["reservedMemory"].amount(MEMORY)
-    huge = _hugepages(part["hugepages"])
+    huge: dict[str, int] = {}
+    for size, pages in part["hugepages"].members():
+        try:
+            page_bytes = quantity.units(size)
+        except BadQuantity as error:
+            pages.mistakes.extend(mistake.under(pages.where) for mistake in error.mistakes)
+            continue
+        name = f"hugepages-{quantity.render_units(page_bytes)}"
+        if not page_bytes or name in huge:
+            pages.wrong("is not a page size" if not page_bytes else f"is listed twice: {name}")
+        huge[name] = page_bytes * (pages.integer() or 0)
     used = (reserved or 0) + sum(huge.values())
     if total is not None and used > total:
         shown = [resources.render(MEMORY, amount) for amount in (total, used)]
         memory.wrong(f"{shown[0]} is less than the {shown[1]} that are reserved and in hugepages")
-    return ZoneMemory(zone, total or 0, reserved, huge, _distances(part["distances"], count))
-
-
-def _hugepages(listed: Part) -> Resources:
-    """Return pages of each size as bytes, under the name of their resource."""
-    pages: dict[str, int] = {}
-    for size, part in listed.members():
-        try:
-            page_bytes = quantity.units(size)
-        except BadQuantity as error:
-            part.mistakes.extend(mistake.under(part.where) for mistake in error.mistakes)
-            continue
-        name = f"hugepages-{quantity.render_units(page_bytes)}"
-        if not page_bytes or name in pages:
-            part.wrong("is not a page size" if not page_bytes else f"is listed twice: {name}")
-        pages[name] = page_bytes * (part.integer() or 0)
-    return Resources(pages)
-
-
-def _distances(listed: Part, count: int) -> tuple[int, ...]:
-    distances = tuple(part.required().integer() or 0 for part in listed.elements())
+    distances = tuple(distance.required().integer() or 0 for distance in listed.elements())
     if listed.value is not None and len(distances) != count:
         listed.wrong(f"has {len(distances)} entries: expected {count}, one for each zone, ascending by ID")
-    return distances
-
-
-def _of_devices(resource: str, listed: Part) -> Part:
-    if kind(resource) is not Kind.DEVICE:
-        listed.wrong("is not a device: CPUs and memory belong to their zones")
-    return listed
-
-
-def _devices(listed: Part, zones: Sequence[ZoneId]) -> Iterator[tuple[frozenset[ZoneId], bool]]:
-    """Yield the zones of each device, and whether it is healthy."""
-    by_id: dict[str, Part] = {}
-    for part in listed.objects():
-        part.only(_DEVICE_FIELDS)
-        place = part["id"]
-        if (name := place.required_text()) and by_id.setdefault(name, part) is not part:
-            place.wrong(f"{named(name)} is also the ID of {by_id[name].where}")
-        at = existing(known_zone(entry, zones) for entry in part["zones"].elements())
-        yield at, part["healthy"].boolean() is not False
+    return ZoneMemory(zone, total or 0, reserved, Resources(huge), distances)
 
 
 def known_zone(part: Part, zones: Sequence[ZoneId]) -> ZoneId:

@@ -25,7 +25,7 @@ entry, and the name of a shape is computed, never trusted.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -111,28 +111,34 @@ def encode(memory: RememberedShapes) -> dict[str, str]:
 
     If it exceeds the limit, the last shapes `in_turn` are left out.
     """
-    data = {LOSSES: _text(dict(_most_lasting(memory.losses)))} if memory.losses else {}
+    data: dict[str, str] = {}
+    if memory.losses:
+        lasting, free = dict[str, str](), MOST_BYTES_OF_LOSSES
+        for name, since in sorted(memory.losses.items(), key=lambda loss: (loss[1], loss[0]))[:MOST_LOSSES]:
+            free -= _size((name, _moment(since))) + len('"":"",')
+            if free < 0:
+                break
+            lasting[name] = _moment(since)
+        data[LOSSES] = _text(lasting)
     free = MOST_BYTES - _BYTES_OF_LEFT_OUT - sum(map(_size, data.items()))
     spare: list[KnownShape] = []
     for at, remembered in enumerate(in_turn(memory.shapes)):
         most = min(free, MOST_BYTES_OF_SHAPE) if at < MOST_SHAPES else 0
-        entry = next((entry for entry in _entries(remembered) if _size(entry) <= most), None)
-        if entry:
-            free -= _size(entry)
-            data.update([entry])
+        # A shorter entry errs on the side of more nodes.
+        open_shape = replace(remembered.shape, labels={}, other_labels=True)
+        for each in (remembered, replace(remembered, shape=open_shape)):
+            fields = {**_written(each), **_present({"onlyNode": each.only_node})}
+            entry = each.shape.name, _text(fields)
+            if _size(entry) <= most:
+                free -= _size(entry)
+                data.update([entry])
+                break
         else:
             spare.append(remembered)
     if missing := left_out(spare, memory.left_out):
         listed = None if missing.devices is None else sorted(missing.devices)
         data[LEFT_OUT] = _text({"lastSeen": _moment(missing.seen), "devices": listed})
     return data
-
-
-def _entries(remembered: KnownShape) -> Iterator[tuple[str, str]]:
-    """Yield an entry for a shape, and a shorter one that errs on the side of more nodes."""
-    open_shape = replace(remembered.shape, labels={}, other_labels=True)
-    for each in (remembered, replace(remembered, shape=open_shape)):
-        yield each.shape.name, _text({**_written(each), **_present({"onlyNode": each.only_node})})
 
 
 def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
@@ -146,15 +152,22 @@ def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
     elif len(texts) > MOST_SHAPES + len(_OTHERS):
         data.wrong(f"{len(texts)} keys are more than the {MOST_SHAPES + len(_OTHERS)} that are allowed")
     entries = {} if data.value is None else {key: _parsed(key, text) for key, text in texts.items()}
-    losses = _losses(entries[LOSSES]) if LOSSES in entries else {}
+    losses, missing = dict[str, float](), None
+    if LOSSES in entries:
+        times = islice(((name, float(part.time())) for name, part in entries[LOSSES].members()), MOST_LOSSES)
+        losses = {name: since for name, since in times if since > 0}
     remembered = [_remembered(part) for key, part in entries.items() if key not in _OTHERS]
-    missing = _left_out(entries[LEFT_OUT]) if LEFT_OUT in entries else None
+    if LEFT_OUT in entries:
+        part = entries[LEFT_OUT]
+        names = part["devices"]
+        devices = None if names.value is None else frozenset(name.text() for name in names.elements())
+        missing = LeftOut(float(part["lastSeen"].time()), devices)
     if config_map.mistakes or any(part.mistakes for key, part in entries.items() if key != LOSSES):
         # A shape that cannot be read is one all the same.
         missing = LeftOut(math.inf)
     mistakes = chain(config_map.mistakes, *(part.mistakes for part in entries.values()))
     return (
-        RememberedShapes(tuple(filter(None, remembered)), losses, missing),
+        RememberedShapes(tuple(filter(None, remembered)), MappingProxyType(losses), missing),
         tuple(islice(mistakes, MOST_MISTAKES)),
     )
 
@@ -166,16 +179,6 @@ def _text(value: object) -> str:
 def _size(entry: tuple[str, str]) -> int:
     """Return the size in bytes, as an API server counts them."""
     return sum(len(text.encode()) for text in entry)
-
-
-def _most_lasting(losses: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    free = MOST_BYTES_OF_LOSSES
-    for name, since in sorted(losses.items(), key=lambda loss: (loss[1], loss[0]))[:MOST_LOSSES]:
-        written = name, _moment(since)
-        free -= _size(written) + len('"":"",')
-        if free < 0:
-            return
-        yield written
 
 
 def _parsed(key: str, text: object) -> Part:
@@ -190,17 +193,6 @@ def _parsed(key: str, text: object) -> Part:
     if place.value is not None and not isinstance(place.value, dict):
         place.wrong(f"must be an object, not {named(place.value)}")
     return place
-
-
-def _losses(part: Part) -> Mapping[str, float]:
-    times = islice(((name, float(time.time())) for name, time in part.members()), MOST_LOSSES)
-    return MappingProxyType({name: since for name, since in times if since > 0})
-
-
-def _left_out(part: Part) -> LeftOut:
-    listed = part["devices"]
-    devices = None if listed.value is None else frozenset(name.text() for name in listed.elements())
-    return LeftOut(float(part["lastSeen"].time()), devices)
 
 
 def _remembered(part: Part) -> KnownShape | None:
@@ -222,25 +214,19 @@ def declared(listed: Part) -> tuple[Shape, ...]:
     """
     if isinstance(listed.value, list) and len(listed.value) > MOST_SHAPES:
         listed.wrong(f"{len(listed.value)} shapes are more than the {MOST_SHAPES} that are allowed")
-    return tuple(filter(None, map(_declared, listed.objects())))
+    shapes_ = []
+    for part in listed.objects():
+        part.only(FIELDS)
+        shapes_.append(_shape(part, other_labels=part["otherLabels"].boolean() is not False))
+    return tuple(filter(None, shapes_))
 
 
 def exported(shapes_: Iterable[KnownShape]) -> list[Object]:
     """Return shapes as `declared` reads them, with their names for readers."""
     return [
-        {
-            "name": known_shape.shape.name,
-            **_written(known_shape),
-            "otherLabels": known_shape.shape.other_labels,
-        }
-        for known_shape in shapes_
+        {"name": known.shape.name, **_written(known), "otherLabels": known.shape.other_labels}
+        for known in shapes_
     ]
-
-
-def _declared(part: Part) -> Shape | None:
-    part.only(FIELDS)
-    other_labels = part["otherLabels"].boolean()
-    return _shape(part, other_labels=other_labels is None or other_labels)
 
 
 # Reading a shape.
@@ -264,7 +250,7 @@ def _shape(part: Part, *, other_labels: bool) -> Shape | None:
         threads=part["threadsPerCore"].integer(least=1),
         attributes=Attributes(taints=nodes.taints(part["taints"])),
     )
-    listed = dict(_labels(part["labels"]))
+    listed = _labels(part["labels"])
     if len(part.mistakes) > before:
         return None
     try:
@@ -272,37 +258,30 @@ def _shape(part: Part, *, other_labels: bool) -> Shape | None:
             replace(topology, uncertain=uncertain), node_facts=node_facts, configured=configured
         )
     except BadNode as error:
-        _note(kubelet, error.configuration)
+        part.mistakes.extend(mistake.under(kubelet.where) for mistake in error.configuration)
         return None
     return shape.shape(shape.bare(node), node.attributes.lasting, listed, other_labels=other_labels)
 
 
-def _note(part: Part, mistakes: Iterable[Mistake]) -> None:
-    part.mistakes.extend(mistake.under(part.where) for mistake in mistakes)
-
-
-def _labels(listed: Part) -> Iterator[tuple[str, LabelValues]]:
+def _labels(listed: Part) -> Mapping[str, LabelValues]:
+    labels = {}
     for key, part in listed.members():
-        values = _values(part)
+        if isinstance(part.value, str):
+            values = LabelValues(frozenset({part.value}))
+        else:
+            if not isinstance(part.value, dict):
+                fields = " and ".join(_LABEL_FIELDS)
+                part.wrong(f"must be a string, or an object with {fields}, not {named(part.value)}")
+            part.only(_LABEL_FIELDS)
+            always, known = part["always"].boolean(), part["values"]
+            texts = None if known.value is None else frozenset(value.text() for value in known.elements())
+            few = texts if texts is None or len(texts) <= shape.MOST_VALUES else None
+            values = LabelValues(few, always is not False)
         if impossible := label_syntax.impossible(key, values.known or ()):
             part.wrong(impossible)
         else:
-            yield key, values
-
-
-def _values(part: Part) -> LabelValues:
-    if isinstance(part.value, str):
-        return LabelValues(frozenset({part.value}))
-    if not isinstance(part.value, dict):
-        part.wrong(
-            f"must be a string, or an object with {' and '.join(_LABEL_FIELDS)}, not {named(part.value)}"
-        )
-    part.only(_LABEL_FIELDS)
-    always, listed = part["always"].boolean(), part["values"]
-    values = None if listed.value is None else frozenset(value.text() for value in listed.elements())
-    return LabelValues(
-        values if values is None or len(values) <= shape.MOST_VALUES else None, always is not False
-    )
+            labels[key] = values
+    return labels
 
 
 # Writing one.
@@ -317,11 +296,18 @@ def _written(known_shape: KnownShape) -> Object:
         "topologyManagerScope": node.scope.value,
         "topologyManagerMaxNUMANodes": str(node.max_zones),
     }
+    labels: dict[str, object] = {}
+    for key, values in sorted(written.labels.items()):
+        if values.always and values.known is not None and len(values.known) == 1:
+            labels[key] = next(iter(values.known))
+        else:
+            known = {} if values.known is None else {"values": sorted(values.known)}
+            labels[key] = known if values.always else {**known, "always": False}
     fields: Object = {
         "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
         "zones": [_written_zone(zone, node) for zone in node.every_zone],
         "allocatable": {name: resources.render(name, amount) for name, amount in (node.totals or {}).items()},
-        "labels": {key: _written_label(values) for key, values in sorted(written.labels.items())},
+        "labels": labels,
         "otherLabels": written.other_labels,
         "taints": [
             _present({"key": taint.key, "value": taint.value, "effect": taint.effect})
@@ -358,38 +344,32 @@ def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _written_label(values: LabelValues) -> object:
-    if values.always and values.known is not None and len(values.known) == 1:
-        return next(iter(values.known))
-    fields: Object = {} if values.known is None else {"values": sorted(values.known)}
-    return fields if values.always else {**fields, "always": False}
-
-
 def _kubelet(node: Node) -> Object | None:
     """Return the kubelet's settings that the topology does not have, if there are any."""
-    plain = managers(node.zones) == (node.cpu_manager, node.memory_manager)
-    if node.known is Known.COUNTS and plain and node.options == Options(minor=node.options.minor):
+    options, plain = node.options, managers(node.zones) == (node.cpu_manager, node.memory_manager)
+    if node.known is Known.COUNTS and plain and options == Options(minor=options.minor):
         return None
-    options = node.options
     settings = {
         **{option.value: str(option in options.topology).lower() for option in TopologyOption},
         STRATEGY: options.strategy.value,
         WEIGHTS: ",".join(f"{name}={weight}" for name, weight in options.weights),
     }
-    switched = {
-        # Here options are read under every policy of the topology manager.
-        "cpuManagerPolicyOptions": dict.fromkeys(sorted({*map(str, options.cpu), *options.unknown}), "true"),
-        "topologyManagerPolicyOptions": {
-            name: value
-            for name, value in settings.items()
-            if name in {*map(str, options.topology), *options.unreleased}
-        },
-        "featureGates": {gate.value: True for gate in sorted(node.options.gates)},
-    }
+    set_options = {*map(str, options.topology), *options.unreleased}
     # With uncertain CPUs the manager counts as off, and no kubelet starts with options of one that is off.
-    cpu_manager = CpuManager.STATIC if node.options.cpu else node.cpu_manager
+    cpu_manager = CpuManager.STATIC if options.cpu else node.cpu_manager
     return {
         "cpuManagerPolicy": cpu_manager.value,
         "memoryManagerPolicy": node.memory_manager.value,
-        **_present(switched),
+        **_present(
+            {
+                # Here options are read under every policy of the topology manager.
+                "cpuManagerPolicyOptions": dict.fromkeys(
+                    sorted({*map(str, options.cpu), *options.unknown}), "true"
+                ),
+                "topologyManagerPolicyOptions": {
+                    name: value for name, value in settings.items() if name in set_options
+                },
+                "featureGates": {gate.value: True for gate in sorted(options.gates)},
+            }
+        ),
     }
