@@ -7,7 +7,7 @@ required; the others count as far as they are set, and how much is known is part
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from sys import intern
 
@@ -76,44 +76,42 @@ def facts(raw: Mapping[str, object]) -> NodeFacts:
     metadata, status, info = node["metadata"], node["status"], node["status"]["nodeInfo"]
     name = intern(metadata["name"].required_text())
     totals = shared(status["allocatable"].amounts()) or None
-    carried = labels(metadata["labels"])
+    # Thousands of nodes share the values of labels.
+    labels = Labels({intern(key): intern(value) for key, value in metadata["labels"].text_map().items()})
+    class_part, label = metadata["labels"][CLASS_LABEL], labels.get(CLASS_LABEL, "")
+    if not label_syntax.VALUE.fullmatch(label):
+        class_part.wrong("is not a label value: at most 63 letters, digits, -, _ and . are allowed")
+    # A node without a kubelet may report any version, and is still a node.
+    version, spec = minor(info["kubeletVersion"].text()), node["spec"]
+    keeping_away, cordoned = taints(spec["taints"]), bool(spec["unschedulable"].boolean())
+    conditions = node["status"]["conditions"].objects()
+    ready = [part["status"].text() for part in conditions if part["type"].text() == _READY]
+    most = None
+    if totals is not None:
+        # Devices of a plugin that is down are only in the capacity; one that cannot be read adds nothing.
+        capacity = Part(status["capacity"].value).amounts()
+        devices = {device: amount for device, amount in capacity.items() if kind(device) is Kind.DEVICE}
+        most = shared(totals.most(devices))
     read = NodeFacts(
         name,
         totals,
-        _label(metadata["labels"][CLASS_LABEL], carried.get(CLASS_LABEL, "")),
-        # A node without a kubelet may report any version, and is still a node.
-        minor=minor(info["kubeletVersion"].text()),
-        threads=_THREADS.get(carried.get(THREADS_LABEL, "")),
-        attributes=_attributes(node, carried),
+        label or None,
+        minor=version,
+        threads=_THREADS.get(labels.get(THREADS_LABEL, "")),
+        attributes=Attributes(
+            labels,
+            keeping_away,
+            cordoned=cordoned,
+            # A Node without the condition counts as ready.
+            ready=not ready or ready[-1] == _TRUE,
+            # Nodes that no kubelet runs may lack either.
+            os=intern(node["status"]["nodeInfo"]["operatingSystem"].text()) or labels.get(OS_LABEL, ""),
+        ),
         identity=Identity(metadata["uid"].text(), info["systemUUID"].text(), info["machineID"].text()),
-        most=_most(totals, status["capacity"]),
+        most=most,
     )
     node.raise_mistakes(BadTopology)
     return read
-
-
-def _label(part: Part, text: str) -> str | None:
-    """Return the class that a node is labelled with."""
-    if not label_syntax.VALUE.fullmatch(text):
-        part.wrong("is not a label value: at most 63 letters, digits, -, _ and . are allowed")
-    return text or None
-
-
-def _attributes(node: Part, carried: Labels) -> Attributes:
-    spec = node["spec"]
-    return Attributes(
-        carried,
-        taints(spec["taints"]),
-        cordoned=bool(spec["unschedulable"].boolean()),
-        ready=_is_ready(node["status"]["conditions"]),
-        # Nodes that no kubelet runs may lack either.
-        os=intern(node["status"]["nodeInfo"]["operatingSystem"].text()) or carried.get(OS_LABEL, ""),
-    )
-
-
-def labels(part: Part) -> Labels:
-    """Return the labels of a node; thousands of nodes share the values."""
-    return Labels({intern(key): intern(value) for key, value in part.text_map().items()})
 
 
 def taints(listed: Part) -> tuple[Taint, ...]:
@@ -123,25 +121,6 @@ def taints(listed: Part) -> tuple[Taint, ...]:
         for part in listed.objects()
     )
     return shared(tuple(taint for taint in taints_ if taint.key and taint.effect in EFFECTS))
-
-
-def _is_ready(conditions: Part) -> bool:
-    """Return whether the node is ready; a Node without the condition counts as ready."""
-    statuses = [part["status"].text() for part in conditions.objects() if part["type"].text() == _READY]
-    return statuses[-1] == _TRUE if statuses else True
-
-
-def _most(totals: Resources | None, capacity: Part) -> Resources | None:
-    """Return the allocatable amounts with all devices.
-
-    Devices of a plugin that is down are only in the capacity. An unreadable capacity adds nothing: the node
-    is still valid.
-    """
-    if totals is None:
-        return None
-    amounts = Part(capacity.value).amounts()
-    devices = {name: amount for name, amount in amounts.items() if kind(name) is Kind.DEVICE}
-    return shared(totals.most(devices))
 
 
 def minor_version(part: Part) -> int | None:
@@ -175,19 +154,16 @@ def join(
     Raise `BadNode` with every mistake if no kubelet starts with this configuration.
     """
     node = checked(unchecked(topology, node_facts=node_facts, configured=configured), configured)
-    return hinted_zones.apart(_doubting(node, topology.uncertain) if topology.uncertain else node)
-
-
-def _doubting(node: Node, uncertain: frozenset[str]) -> Node:
-    """Return the node with these uncertain resources, and without managers of those that no zone lists."""
-    unlisted = uncertain.difference(*(zone.capacity for zone in node.zones))
-    lost = {kind(name) for name in unlisted}
-    return replace(
-        node,
-        uncertain=shared(uncertain),
-        cpu_manager=CpuManager.NONE if Kind.CPU in lost else node.cpu_manager,
-        memory_manager=MemoryManager.NONE if Kind.MEMORY in lost else node.memory_manager,
-    )
+    if topology.uncertain:
+        # There are no managers of uncertain resources that no zone lists.
+        lost = {kind(name) for name in topology.uncertain.difference(*(zone.capacity for zone in node.zones))}
+        node = replace(
+            node,
+            uncertain=shared(topology.uncertain),
+            cpu_manager=CpuManager.NONE if Kind.CPU in lost else node.cpu_manager,
+            memory_manager=MemoryManager.NONE if Kind.MEMORY in lost else node.memory_manager,
+        )
+    return hinted_zones.apart(node)
 
 
 def unchecked(
@@ -230,19 +206,14 @@ def checked(node: Node, configured: KubeletConfiguration | None) -> Node:
 
     A kubelet whose configuration is not known is assumed to have started.
     """
-    if mistakes := [*_refusals(node, configured)]:
-        raise BadNode((), mistakes)
-    return node
-
-
-def _refusals(node: Node, configured: KubeletConfiguration | None) -> Iterator[Mistake]:
-    """Yield why the kubelet would not start."""
+    mistakes: list[Mistake] = []
     if node.known is not Known.COUNTS:
-        yield from validation.start_errors(node, configured.reserved if configured else None)
+        mistakes += validation.start_errors(node, configured.reserved if configured else None)
     off = configured.cpu_options_off if configured else None
     if off and node.cpu_manager is CpuManager.NONE and not node.options.cpu:
         # The node has only the options that are on; policy none rejects any setting of them.
-        message = "CPU manager policy none takes no options, not even disabled ones"
-        yield Mistake(
-            validation.CPU_OPTIONS, f"the kubelet would not start: {message}: {', '.join(sorted(off))}"
-        )
+        why = f"CPU manager policy none takes no options, not even disabled ones: {', '.join(sorted(off))}"
+        mistakes.append(Mistake(validation.CPU_OPTIONS, f"the kubelet would not start: {why}"))
+    if mistakes:
+        raise BadNode((), mistakes)
+    return node
