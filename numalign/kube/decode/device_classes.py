@@ -6,7 +6,7 @@ every class has (KEP-5004; k8s.io/api/resource/v1, ResourceDeviceClassPrefix). T
 handle them, so none of its rules apply.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from numalign.kube.decode.parts import Part
@@ -34,12 +34,9 @@ COLLECTIONS = tuple(
 def served(raw: Mapping[str, object]) -> tuple[frozenset[str], tuple[Mistake, ...]]:
     """Return the extended resources that a DeviceClass serves, and all its mistakes."""
     device_class = Part(raw)
-    return frozenset(_names(device_class)), tuple(device_class.mistakes)
-
-
-def _names(device_class: Part) -> Iterator[str]:
+    names = []
     if name := device_class["metadata"]["name"].required_text():
-        yield f"{PREFIX}{name}"
+        names.append(f"{PREFIX}{name}")
     stated = device_class["spec"]["extendedResourceName"]
     text = stated.text()
     if len(text) > LONGEST_NAME:
@@ -47,4 +44,5 @@ def _names(device_class: Part) -> Iterator[str]:
             f"is not a resource name: at most {LONGEST_NAME} characters are allowed, not {len(text)}"
         )
     elif text:
-        yield text
+        names.append(text)
+    return frozenset(names), tuple(device_class.mistakes)

@@ -61,7 +61,7 @@ def parse(value: object, method: object) -> Fingerprint | None:
 
 def fingerprint(pods: Iterable[PodName]) -> str:
     """Return the fingerprint of a set of pods, in any order."""
-    return _value(_written(pod_hash) for pod_hash in sorted(map(_hash, pods)))
+    return _value(pod_hash.to_bytes(8, "little") for pod_hash in sorted(map(_hash, pods)))
 
 
 def accounted(
@@ -80,7 +80,7 @@ def accounted(
     doubted = [pod for pod in dict.fromkeys(uncertain) if pod not in sure]
     hashes = {pod: _hash(pod) for pod in (*sure, *doubted)}
     pods = sorted(hashes, key=hashes.__getitem__)
-    pieces = [_written(hashes[pod]) for pod in pods]
+    pieces = [hashes[pod].to_bytes(8, "little") for pod in pods]
     places = {pod: at for at, pod in enumerate(pods)}
     for chosen in islice(_choices(len(pods), [places[pod] for pod in doubted]), tries):
         if _value(compress(pieces, chosen)) == published.value:
@@ -109,10 +109,6 @@ def _flipped(choice: bytearray, places: Iterable[int]) -> bytearray:
 def _hash(pod: PodName) -> int:
     namespace, name = pod
     return xxh64_intdigest(name.encode(), seed=xxh64_intdigest(namespace.encode()))
-
-
-def _written(pod_hash: int) -> bytes:
-    return pod_hash.to_bytes(8, "little")
 
 
 def _value(pieces: Iterable[bytes]) -> str:

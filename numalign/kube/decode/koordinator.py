@@ -37,7 +37,12 @@ NO_FACTS = CpuFacts()
 
 def cpu_facts(annotations: Mapping[str, object], cpus: int) -> CpuFacts:
     """Return what the annotations tell of a machine with so many CPUs; what cannot be read is unknown."""
-    threads = _threads(_read(annotations.get(CPU_TOPOLOGY))["detail"], cpus)
+    threads, detail = None, _read(annotations.get(CPU_TOPOLOGY))["detail"]
+    if isinstance(detail.value, list) and len(detail.value) == cpus <= MOST_CPUS:
+        # All CPUs are listed, so cores can be counted, and may all have as many threads.
+        places = (tuple(cpu[key].integer() for key in ("node", "socket", "core")) for cpu in detail.objects())
+        counts = {*Counter(places).values()}
+        threads = counts.pop() if len(counts) == 1 and not detail.mistakes else None
     policy = _read(annotations.get(CPU_POLICY))
     options = {name: part.text() == "true" for name, part in policy["options"].members()}
     manager = policy["policy"].one_of(CpuManager)
@@ -52,14 +57,3 @@ def _read(text: object) -> Part:
         return Part(orjson.loads(text) if isinstance(text, str) else None)
     except orjson.JSONDecodeError:
         return Part(None)
-
-
-def _threads(detail: Part, cpus: int) -> int | None:
-    """Return the threads per core, if all CPUs are listed and all cores have as many."""
-    if not isinstance(detail.value, list) or not len(detail.value) == cpus <= MOST_CPUS:
-        return None
-    cores = Counter(
-        tuple(cpu[key].integer() for key in ("node", "socket", "core")) for cpu in detail.objects()
-    )
-    counts = {*cores.values()}
-    return counts.pop() if len(counts) == 1 and not detail.mistakes else None

@@ -13,7 +13,7 @@ the same time counts as the pod's.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from sys import intern
 from types import MappingProxyType
@@ -25,7 +25,7 @@ from numalign.kubelet import cpu_manager
 from numalign.model.bitset import union
 from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy
-from numalign.model.machine import LARGEST_ZONE, MOST_CPUS, Core, CpuSet, CpuTopology, cpu_topology
+from numalign.model.machine import LARGEST_ZONE, MOST_CPUS, Core, CpuSet, cpu_topology
 from numalign.model.node import CpuManager, Zone
 from numalign.model.options import DEFAULTS
 from numalign.model.resources import CPU, EMPTY, MILLI, Resources, ZoneId
@@ -60,9 +60,6 @@ MOST_PODS = 1024
 MOST_CONTAINERS = 4096
 """The limit for all pods together."""
 
-_Place = tuple[ZoneId, int, int]
-"""The zone, the socket and the number of a core, which is unique only on its socket."""
-
 
 @dataclass(frozen=True, slots=True)
 class CpuReport:
@@ -79,8 +76,14 @@ class CpuReport:
         """Return the topology with all GPUs, free as far as known, if the node has so many of its plugin."""
         if not total or total != sum(self.gpus.values()):
             return self.topology
-        zones = tuple(_with_gpus(zone, self.gpus.get(zone.id, 0)) for zone in self.topology.zones)
-        return replace(self.topology, zones=zones, uncertain=frozenset({GPU}))
+        zones = []
+        for zone in self.topology.zones:
+            has, given_out, free = (
+                Resources({**bag, GPU: self.gpus.get(zone.id, 0)})
+                for bag in (zone.capacity, zone.allocatable, zone.free)
+            )
+            zones.append(replace(zone, capacity=has, allocatable=given_out, free=free))
+        return replace(self.topology, zones=tuple(zones), uncertain=frozenset({GPU}))
 
 
 def report(raw: Mapping[str, object]) -> CpuReport:
@@ -97,7 +100,15 @@ def report(raw: Mapping[str, object]) -> CpuReport:
     policy = policies["TopologyManagerPolicy"].one_of(Policy)
     static = policies["CPUManagerPolicy"].one_of(CpuManager) is CpuManager.STATIC
     cores = _cores(spec["cpuDetail"].required())
-    free = _free(spec) if static else 0
+    free = 0
+    if static:
+        # No pod has these CPUs exclusively; the reserved ones are among them.
+        listed = spec["numares"][CPU].required()["allocatable"].cpu_list() or 0
+        free = listed & ~union(
+            container["allocations"][CPU].cpu_list() or 0
+            for pod in spec["podAllocations"].objects()
+            for container in pod["containerAllocations"].objects()
+        )
     kept = -(-spec["resReserved"].amounts().get(CPU, 0) // MILLI)
     ids = sorted({core.zone for core in cores})
     if len(ids) > MOST_ZONES:
@@ -105,11 +116,21 @@ def report(raw: Mapping[str, object]) -> CpuReport:
     part.raise_mistakes(BadTopology)
     cpus = cpu_topology(cores, ids)
     reserved = cpu_manager.reserved_cpus(cpus, DEFAULTS, min(kept, sum(cpus.sizes))) if kept else 0
-    zones = (
-        tuple(_zones(ids, cpus, cpus.everything & ~reserved, free)) if static else tuple(map(_silent, ids))
+    zones = []
+    for zone, own in zip(ids, cpus.zones, strict=True):
+        capacity = allocatable = available = EMPTY
+        if static:
+            given_out = own & ~reserved
+            capacity, allocatable, available = (
+                Resources({CPU: each.bit_count() * MILLI}) for each in (own, given_out, given_out & free)
+            )
+        zones.append(Zone(zone, f"node-{zone}", capacity, allocatable, available))
+    threads = {core.threads.bit_count() for core in cores}
+    return CpuReport(
+        Topology(name, tuple(zones), policy=policy or Policy.NONE),
+        threads.pop() if len(threads) == 1 else None,
+        _gpus(spec["gpuDetail"], frozenset(ids)),
     )
-    gpus = _gpus(spec["gpuDetail"], frozenset(ids))
-    return CpuReport(Topology(name, zones, policy=policy or Policy.NONE), _threads(cores), gpus)
 
 
 def _measure(spec: Part) -> None:
@@ -139,16 +160,10 @@ def _gpus(detail: Part, zones: frozenset[ZoneId]) -> Mapping[ZoneId, int]:
     return MappingProxyType(dict(places) if known else {})
 
 
-def _with_gpus(zone: Zone, count: int) -> Zone:
-    has, given_out, free = (
-        Resources({**bag, GPU: count}) for bag in (zone.capacity, zone.allocatable, zone.free)
-    )
-    return replace(zone, capacity=has, allocatable=given_out, free=free)
-
-
 def _cores(detail: Part) -> tuple[Core, ...]:
     """Return the cores of all CPUs, with one cache per zone."""
-    threads: dict[_Place, CpuSet] = defaultdict(int)
+    # The number of a core is unique only on its socket.
+    threads: dict[tuple[ZoneId, int, int], CpuSet] = defaultdict(int)
     for name, part in detail.members():
         if not (
             name.isascii() and name.isdigit() and len(name) <= len(str(MOST_CPUS)) and int(name) < MOST_CPUS
@@ -162,38 +177,3 @@ def _cores(detail: Part) -> tuple[Core, ...]:
     if detail.value == {}:
         detail.wrong("contains no CPU")
     return tuple(Core(zone, socket, zone, cpus) for (zone, socket, _), cpus in threads.items())
-
-
-def _free(spec: Part) -> CpuSet:
-    """Return the CPUs that no pod has exclusively, including the reserved ones."""
-    listed = spec["numares"][CPU].required()["allocatable"].cpu_list() or 0
-    return listed & ~union(_held(spec["podAllocations"]))
-
-
-def _held(pods: Part) -> Iterator[CpuSet]:
-    """Yield the CPUs of each container."""
-    for pod in pods.objects():
-        for container in pod["containerAllocations"].objects():
-            yield container["allocations"][CPU].cpu_list() or 0
-
-
-def _zones(ids: Iterable[ZoneId], cpus: CpuTopology, given_out: CpuSet, free: CpuSet) -> Iterator[Zone]:
-    """Yield each zone with its CPUs, the allocatable ones, and the free ones."""
-    for zone, own in zip(ids, cpus.zones, strict=True):
-        amounts = (own, own & given_out, own & given_out & free)
-        capacity, allocatable, available = (Resources({CPU: each.bit_count() * MILLI}) for each in amounts)
-        yield Zone(zone, _name(zone), capacity, allocatable, available)
-
-
-def _silent(zone: ZoneId) -> Zone:
-    """Return a zone in which the kubelet allocates nothing."""
-    return Zone(zone, _name(zone), EMPTY, EMPTY, EMPTY)
-
-
-def _name(zone: ZoneId) -> str:
-    return f"node-{zone}"
-
-
-def _threads(cores: Iterable[Core]) -> int | None:
-    counts = Counter(core.threads.bit_count() for core in cores)
-    return next(iter(counts)) if len(counts) == 1 else None
