@@ -19,9 +19,9 @@ from numalign.cache.pod_question import PodQuestion
 from numalign.cache.question import Question
 from numalign.decision import wording
 from numalign.kube.decode import pods, templates
-from numalign.kube.decode.excess import crowded
 from numalign.kube.decode.parts import Part, group, inner
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.scheduling import crowded
 from numalign.kube.decode.templates import GroupKind, TemplateLocation, TemplateScan
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import ClusterPolicy

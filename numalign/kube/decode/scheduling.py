@@ -6,12 +6,23 @@ first. Invalid values of the right type are left to the API server: an unknown o
 pod is denied because of a newer API. A pod that exceeds a limit (`excess`) may go anywhere.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
-from numalign.cache.pod_question import MOST_CLAIMS, ExceededLimit, Pin, PinReason
-from numalign.kube.decode.excess import crowded, excess
-from numalign.kube.decode.parts import Part, group
+from numalign.cache.pod_question import (
+    MOST_CLAIMS,
+    MOST_OWNERS,
+    MOST_REQUIREMENTS,
+    MOST_SELECTED,
+    MOST_TERMS,
+    MOST_TOLERATIONS,
+    MOST_VALUES,
+    ExceededLimit,
+    Pin,
+    PinReason,
+)
+from numalign.kube.decode.parts import Part, group, inner
 from numalign.model.constraints import (
     ANYWHERE,
     NAME_FIELD,
@@ -27,8 +38,12 @@ from numalign.model.errors import Mistake
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
-_NOTHING = Part(None)
+_AFFINITY = ("spec", "affinity", "nodeAffinity")
+_TERMS = (*_AFFINITY, REQUIRED, "nodeSelectorTerms")
+_OWNERS = ("metadata", "ownerReferences")
 _DAEMON_GROUPS = frozenset({"apps", "apps.kruise.io"})
+_OPERATORS = frozenset(Operator)
+_TOLERATING: Mapping[str, Tolerating] = {"": Tolerating.EQUAL, **{word.value: word for word in Tolerating}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +108,43 @@ def scheduling(pod: object) -> Scheduling:
     spec = part["spec"].required()
     affinity = node_affinity(part, spec)
     pin = pinned(part, spec, affinity)
-    claims = tuple(_claims(spec["resourceClaims"]))
+    listed = spec["resourceClaims"].value
+    # Others handle how many there are.
+    claims = Part(listed[:MOST_CLAIMS] if isinstance(listed, list) else listed)
+    names = tuple(claim["name"].text() for claim in claims.objects())
     constraints = ANYWHERE if affinity.excess else _constraints(spec, affinity)
-    return Scheduling(constraints, pin, affinity.excess, claims, tuple(part.mistakes))
+    return Scheduling(constraints, pin, affinity.excess, names, tuple(part.mistakes))
 
 
 def node_affinity(pod: Part, spec: Part) -> NodeAffinity:
     """Return the node affinity in the spec of a pod, every mistake noted; null counts as absent."""
     too_much = excess(pod.value)
-    affinity = _NOTHING if too_much else spec["affinity"]["nodeAffinity"]
+    affinity = Part(None) if too_much else spec["affinity"]["nodeAffinity"]
     required, preferred = affinity[REQUIRED], affinity[PREFERRED]
-    terms = tuple(_term(term) for term in required["nodeSelectorTerms"].elements())
+    terms = tuple(
+        NodeTerm(
+            tuple(map(_expression, term["matchExpressions"].elements())),
+            tuple(map(_expression, term["matchFields"].elements())),
+            listed=term["matchExpressions"].value is not None,
+        )
+        for term in required["nodeSelectorTerms"].elements()
+    )
     preferences = tuple(preference.value for preference in preferred.objects())
     return NodeAffinity(
         None if required.value is None else terms,
         None if preferred.value is None else preferences,
         too_much,
     )
+
+
+def _expression(part: Part) -> Expression:
+    listed = part["values"]
+    # There may be thousands of values.
+    if isinstance(listed.value, list) and all(type(value) is str for value in listed.value):
+        values = frozenset(listed.value)
+    else:
+        values = frozenset(value.text() for value in listed.elements())
+    return Expression(part["key"].text(), part["operator"].text(), values)
 
 
 def pinned(pod: Part, spec: Part, affinity: NodeAffinity) -> Pin | None:
@@ -119,75 +154,49 @@ def pinned(pod: Part, spec: Part, affinity: NodeAffinity) -> Pin | None:
     pkg/controller/daemon/util), so such a pod is checked against its node and never patched. If its affinity
     or its owners exceed a limit, they do not count.
     """
-    node_name, daemon = spec["nodeName"].text(), _owned_by_daemon(pod)
-    names = [term.names for term in affinity.required or () if not term.empty]
+    node_name, of_daemon = spec["nodeName"].text(), False
+    if not crowded(pod.value):
+        # All owners are read, to find the mistakes of the last ones too.
+        for owner in pod["metadata"]["ownerReferences"].elements():
+            if owner["kind"].text() == "DaemonSet" and group(owner["apiVersion"].text()) in _DAEMON_GROUPS:
+                of_daemon |= owner["controller"].value is True
     if node_name:
         return Pin(node_name, PinReason.NODE_NAME)
-    if daemon:
-        return Pin(_only_one(names), PinReason.DAEMON_SET)
-    return Pin(_only_one(names), PinReason.NODE_FIELD) if names and all(names) else None
-
-
-def _only_one(names: Sequence[frozenset[str]]) -> str | None:
-    """Return the node that every term names, if it is the same one."""
-    every = frozenset().union(*names)
-    return next(iter(every)) if len(every) == 1 and all(names) else None
-
-
-def _owned_by_daemon(pod: Part) -> bool:
-    if crowded(pod.value):
-        return False
-    # All of them are read, to find the mistakes of the last ones too.
-    daemons = list(map(_is_daemon, pod["metadata"]["ownerReferences"].elements()))
-    return any(daemons)
-
-
-def _is_daemon(owner: Part) -> bool:
-    daemon = owner["kind"].text() == "DaemonSet" and group(owner["apiVersion"].text()) in _DAEMON_GROUPS
-    return daemon and owner["controller"].value is True
-
-
-def _term(term: Part) -> NodeTerm:
-    return NodeTerm(
-        tuple(map(_expression, term["matchExpressions"].elements())),
-        tuple(map(_expression, term["matchFields"].elements())),
-        listed=term["matchExpressions"].value is not None,
-    )
-
-
-def _expression(part: Part) -> Expression:
-    values = _values(part["values"])
-    return Expression(part["key"].text(), part["operator"].text(), values)
-
-
-def _values(part: Part) -> frozenset[str]:
-    values = part.value
-    # There may be thousands of values.
-    if isinstance(values, list) and all(type(value) is str for value in values):
-        return frozenset(values)
-    return frozenset(value.text() for value in part.elements())
+    names = [term.names for term in affinity.required or () if not term.empty]
+    every = frozenset[str]().union(*names)
+    only_one = next(iter(every)) if len(every) == 1 and all(names) else None
+    if of_daemon:
+        return Pin(only_one, PinReason.DAEMON_SET)
+    return Pin(only_one, PinReason.NODE_FIELD) if names and all(names) else None
 
 
 def _constraints(spec: Part, affinity: NodeAffinity) -> Constraints:
     selected = spec["nodeSelector"].text_map()
+    written = (
+        [part[name].text() for name in ("key", "operator", "value", "effect")]
+        for part in spec["tolerations"].objects()
+    )
+    tolerations = dict.fromkeys(
+        Toleration(key, _TOLERATING.get(operator), value, effect) for key, operator, value, effect in written
+    )
     return Constraints(
         tuple(Requirement(key, Operator.IN, frozenset({value})) for key, value in selected.items()),
         None if affinity.required is None else _terms(affinity.required),
-        tuple(dict.fromkeys(map(_toleration, spec["tolerations"].objects()))),
+        tuple(tolerations),
         spec["os"]["name"].text(),
     )
 
 
 def _terms(written: Iterable[NodeTerm]) -> tuple[Term, ...] | None:
     """Return the terms of the rules; None if one is unknown, so that any node may match."""
-    terms = tuple(map(_known_term, written))
-    return None if None in terms else tuple(term for term in terms if term)
-
-
-def _known_term(written: NodeTerm) -> Term | None:
-    fields = [expression for expression in written.fields if expression.key == NAME_FIELD]
-    term = Term(_requirements(written.expressions), _requirements(fields))
-    return term if written.empty or term != Term() else None
+    terms = []
+    for each in written:
+        fields = [expression for expression in each.fields if expression.key == NAME_FIELD]
+        term = Term(_requirements(each.expressions), _requirements(fields))
+        if term == Term() and not each.empty:
+            return None
+        terms.append(term)
+    return tuple(terms)
 
 
 def _requirements(written: Iterable[Expression]) -> tuple[Requirement, ...]:
@@ -198,18 +207,41 @@ def _requirements(written: Iterable[Expression]) -> tuple[Requirement, ...]:
     )
 
 
-_OPERATORS = frozenset(Operator)
+# Pods with an excessive number of entries.
 
 
-def _toleration(part: Part) -> Toleration:
-    key, operator, value, effect = (part[name].text() for name in ("key", "operator", "value", "effect"))
-    return Toleration(key, _TOLERATING.get(operator), value, effect)
+def excess(pod: object) -> ExceededLimit | None:
+    """Return the limit that a pod exceeds; values with an unexpected shape count as empty.
+
+    A mutating webhook is called before the API server validates anything, so a pod may have a hundred
+    thousand terms, and a patch that tightens each of them would be as long again. Such a pod is never refused
+    for it, and never steered. Its lists are only measured, not read, so that this costs no more than for any
+    other pod.
+    """
+    terms = _list(pod, *_TERMS)
+    selected = reduce(inner, ("spec", "nodeSelector"), pod)
+    lengths = {
+        ExceededLimit.OWNERS: (len(_list(pod, *_OWNERS)), MOST_OWNERS),
+        ExceededLimit.SELECTOR: (len(selected) if isinstance(selected, dict) else 0, MOST_SELECTED),
+        ExceededLimit.TOLERATIONS: (len(_list(pod, "spec", "tolerations")), MOST_TOLERATIONS),
+        ExceededLimit.TERMS: (max(len(terms), len(_list(pod, *_AFFINITY, PREFERRED))), MOST_TERMS),
+    }
+    for limit, (length, most) in lengths.items():
+        if length > most:
+            return limit
+    lists = [_list(term, key) for term in terms for key in ("matchExpressions", "matchFields")]
+    if sum(map(len, lists)) > MOST_REQUIREMENTS:
+        return ExceededLimit.REQUIREMENTS
+    values = sum(len(_list(requirement, "values")) for listed in lists for requirement in listed)
+    return ExceededLimit.VALUES if values > MOST_VALUES else None
 
 
-_TOLERATING: Mapping[str, Tolerating] = {"": Tolerating.EQUAL, **{word.value: word for word in Tolerating}}
+def crowded(owned: object) -> bool:
+    """Return whether an object of any kind has more owners than are read."""
+    return len(_list(owned, *_OWNERS)) > MOST_OWNERS
 
 
-def _claims(part: Part) -> Iterable[str]:
-    """Return the names of the first claims; others handle their number."""
-    claims = part.value[:MOST_CLAIMS] if isinstance(part.value, list) else part.value
-    return (claim["name"].text() for claim in Part(claims).objects())
+def _list(value: object, *steps: str) -> list[object]:
+    """Return the list at the end of a path of members; empty if there is none."""
+    value = reduce(inner, steps, value)
+    return value if isinstance(value, list) else []

@@ -7,9 +7,8 @@ import pytest
 
 from numalign.cache import pod_question as limits
 from numalign.cache.pod_question import ExceededLimit
-from numalign.kube.decode.excess import crowded, excess
 from numalign.kube.decode.parts import Part
-from numalign.kube.decode.scheduling import REQUIRED, scheduling
+from numalign.kube.decode.scheduling import REQUIRED, crowded, excess, scheduling
 from numalign.model.constraints import (
     ANYWHERE,
     Constraints,
