@@ -11,9 +11,8 @@ from pathlib import Path
 
 from numalign.cache.ranking import Measure, Ranking
 from numalign.kube.decode.parts import Part
-from numalign.kube.decode.selectors import requirements
 from numalign.kube.files import edited
-from numalign.kube.files.edited import members, only
+from numalign.kube.files.edited import members, only, requirements
 from numalign.model.errors import BadInput
 from numalign.scheduling.ranking import HEAVIEST, MEASURES, WEIGHS, Choice, RankingRules, no_resource, not_one
 

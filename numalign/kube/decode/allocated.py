@@ -7,7 +7,6 @@ pkg/kubelet/allocation/allocation_manager.go; recorded in tests/kubelet/real/tes
 amounts are in `status.containerStatuses[].allocatedResources`, since Kubernetes 1.33 for every container.
 """
 
-
 from numalign.kube.decode.parts import inner
 
 _LISTS = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"))

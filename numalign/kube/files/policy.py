@@ -16,10 +16,9 @@ from types import MappingProxyType
 from numalign.cache.admission import Reaction, Refusals, RequestReaction
 from numalign.kube.decode import label_syntax, shapes, templates
 from numalign.kube.decode.parts import EnumT, Part
-from numalign.kube.decode.selectors import requirements
 from numalign.kube.decode.templates import GroupKind, TemplatePath, TemplatePaths
 from numalign.kube.files import edited
-from numalign.kube.files.edited import only
+from numalign.kube.files.edited import only, requirements
 from numalign.model import intent
 from numalign.model.constraints import Requirement
 from numalign.model.errors import BadInput
