@@ -40,29 +40,25 @@ def mistakes(pod: object, known: AbstractSet[str] = frozenset()) -> tuple[Mistak
 
 def _check(bag: Part, known: Sequence[str]) -> None:
     requests, limits = dict(bag["requests"].members()), dict(bag["limits"].members())
-    for amounts in (requests, limits):
-        for name, part in amounts.items():
-            _check_entry(name, part, known)
+    for name, part in (*requests.items(), *limits.items()):
+        amount = _millis(part)
+        if not _is_name(name):
+            meant = closest_resource(name, known)
+            hint = f'did you mean "{meant}"?' if meant else "write cpu, memory or a name like nvidia.com/gpu"
+            part.wrong(f"is not a resource name to the API server; {hint}")
+        elif name.startswith(_HUGE_PAGES) and not _is_multiple(amount, name.removeprefix(_HUGE_PAGES)):
+            part.wrong(f"{part.value} is not a multiple of the page size")
+        elif _is_whole(name) and amount and amount % MILLI:
+            part.wrong(f"{part.value} is not a whole number: extended resources have no fractions")
     for name in filter(_is_whole, requests):
+        kind = "huge pages" if name.startswith(_HUGE_PAGES) else "extended resources"
         if name not in limits:
-            bag["limits"][name].wrong(f"required: {_kind(name)} cannot be overcommitted")
+            bag["limits"][name].wrong(f"required: {kind} cannot be overcommitted")
         elif _millis(requests[name]) != _millis(limits[name]):
-            requests[name].wrong(f"differs from the limit: {_kind(name)} cannot be overcommitted")
+            requests[name].wrong(f"differs from the limit: {kind} cannot be overcommitted")
     names = requests.keys() | limits.keys()
     if any(name.startswith(_HUGE_PAGES) for name in names) and names.isdisjoint((CPU, MEMORY)):
         bag.wrong("huge pages require cpu or memory beside them")
-
-
-def _check_entry(name: str, part: Part, known: Sequence[str]) -> None:
-    amount = _millis(part)
-    if not _is_name(name):
-        meant = closest_resource(name, known)
-        hint = f'did you mean "{meant}"?' if meant else "write cpu, memory or a name like nvidia.com/gpu"
-        part.wrong(f"is not a resource name to the API server; {hint}")
-    elif name.startswith(_HUGE_PAGES) and not _is_multiple(amount, name.removeprefix(_HUGE_PAGES)):
-        part.wrong(f"{part.value} is not a multiple of the page size")
-    elif _is_whole(name) and amount and amount % MILLI:
-        part.wrong(f"{part.value} is not a whole number: extended resources have no fractions")
 
 
 def _is_name(name: str) -> bool:
@@ -74,10 +70,6 @@ def _is_name(name: str) -> bool:
 def _is_whole(name: str) -> bool:
     """Return whether a resource cannot be overcommitted: huge pages, and resources of other domains."""
     return name.startswith(_HUGE_PAGES) or ("/" in name and _NATIVE not in name)
-
-
-def _kind(name: str) -> str:
-    return "huge pages" if name.startswith(_HUGE_PAGES) else "extended resources"
 
 
 def _is_multiple(amount: int | None, page: str) -> bool:
