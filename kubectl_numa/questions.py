@@ -15,7 +15,7 @@ from numalign.decision import unmatched, wording
 from numalign.decision.evaluate import NO_INTENT
 from numalign.kube import admission_caches, exporters, routing
 from numalign.kube.cluster import Cluster
-from numalign.kube.decode import validation
+from numalign.kube.decode import pods
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import first_of_each_place
@@ -127,7 +127,7 @@ class ClusterView:
         """
         server = None if Part(raw)["metadata"]["uid"].value else self.cluster.server
         pod = self._reader.read(raw, namespace, self.policies, self._user, server=server)
-        rejected = validation.mistakes(raw, self._cache.listed)
+        rejected = pods.api_mistakes(raw, self._cache.listed)
         match pod:
             case PodQuestion() if not rejected:
                 decision, placers = self._decided(pod), self._placers(raw, pod)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from numalign.kube.decode import pods, validation
+from numalign.kube.decode import pods
 from numalign.model.errors import BadPod
 from numalign.model.pod import Container, Pod, Role
 from tests.worlds.notation import GPU, bag, table
@@ -112,7 +112,7 @@ def pod(requests: object, limits: object, *, key: str = "containers") -> dict[st
     ("what rounds up to a whole one", None,                             {GPU: "0.9999"}),
 ]))  # fmt: skip
 def test_resources_are_accepted(requests: object, limits: object) -> None:
-    assert validation.mistakes(pod(requests, limits)) == ()
+    assert pods.api_mistakes(pod(requests, limits)) == ()
 
 
 @pytest.mark.parametrize("key", ["containers", "initContainers"])
@@ -131,7 +131,7 @@ def test_resources_are_accepted(requests: object, limits: object) -> None:
      [f'limits[NVIDIA.com/gpu]: {NO_NAME}; did you mean "{GPU}"?']),
 ]))  # fmt: skip
 def test_resources_are_refused(requests: object, limits: object, messages: list[str], key: str) -> None:
-    mistakes = validation.mistakes(pod(requests, limits, key=key), {GPU})
+    mistakes = pods.api_mistakes(pod(requests, limits, key=key), {GPU})
     where = f"spec.{key}[0].resources"
     assert [str(mistake).removeprefix(where).lstrip(".: ") for mistake in mistakes] == messages
     assert all(mistake.where.startswith(where) for mistake in mistakes)
@@ -139,6 +139,6 @@ def test_resources_are_refused(requests: object, limits: object, messages: list[
 
 def test_unreadable_resources_are_no_mistakes_of_validation() -> None:
     for resources in (None, 7, {"limits": 7}, {"limits": {GPU: "many"}}):
-        validation.mistakes({"spec": {"containers": [{"resources": resources}, 7]}})
-    assert validation.mistakes(pod(None, {GPU: "many", HUGE: "x", "cpu": 1})) == ()
-    assert validation.mistakes({"spec": {"containers": [{}] * 1000}}) == ()
+        pods.api_mistakes({"spec": {"containers": [{"resources": resources}, 7]}})
+    assert pods.api_mistakes(pod(None, {GPU: "many", HUGE: "x", "cpu": 1})) == ()
+    assert pods.api_mistakes({"spec": {"containers": [{}] * 1000}}) == ()
