@@ -114,16 +114,34 @@ def values(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
 
 def _whole(documents: list[object]) -> list[object]:
     troubles = [document.trouble for document in map(_found, documents)]
-    if all(troubles):
-        raise BadDocument(_numbered(list(filter(None, troubles))))
-    return documents
+    if not all(troubles):
+        return documents
+    mistakes = list(filter(None, troubles))
+    if len(mistakes) > 1:
+        mistakes = [mistake.under(f"document {number}") for number, mistake in enumerate(mistakes, start=1)]
+    raise BadDocument(mistakes)
 
 
 def _plain(data: bytes, most: int) -> bytes:
-    plain = _decoded(_unpacked(data, most))
-    if len(plain) > most:
+    """Return the text of a file in UTF-8, unpacked and without a byte order mark."""
+    if data.startswith(_GZIP):
+        unpacker = zlib.decompressobj(_WITH_HEADER)
+        try:
+            data = unpacker.decompress(data, most + 1)
+        except zlib.error as error:
+            raise _bad(f"is not a valid gzip file: {error}") from error
+        if len(data) <= most and not unpacker.eof:
+            raise _bad("is a truncated gzip file")
+    for mark, encoding in _MARKS.items():
+        if data.startswith(mark):
+            try:
+                data = data.decode(encoding).encode()
+            except UnicodeDecodeError as error:
+                raise _bad(f"is not {encoding} text: {error.reason}") from error
+            break
+    if len(data) > most:
         raise _bad(f"has more than {most} bytes")
-    return plain
+    return data
 
 
 def _values(plain: bytes) -> list[object]:
@@ -161,18 +179,17 @@ class _Items:
 def _lazily(plain: bytes) -> list[object]:
     """Return the documents of a file; items of a JSON list are decoded later, if they can be located."""
     ends = _ends(plain) if _is_one_json(plain) else None
-    frame = _frame(plain, ends) if ends else None
-    return _values(plain) if not ends or frame is None else [{**frame, "items": _Items(plain, ends)}]
-
-
-def _frame(plain: bytes, ends: Sequence[int]) -> Mapping[str, object] | None:
-    """Return the list without its items; None if it is not a list, or has another member `items`."""
+    if not ends:
+        return _values(plain)
     mark = "here are the items"
     try:
         frame = _json(plain[: ends[0]] + orjson.dumps(mark) + plain[ends[-1] :])
     except BadDocument:
-        return None
-    return frame if _is_list(_found(frame)) and frame["items"] == [mark] else None
+        return _values(plain)
+    # It may be no list, or have another member `items`.
+    if not _is_list(_found(frame)) or frame["items"] != [mark]:
+        return _values(plain)
+    return [{**frame, "items": _Items(plain, ends)}]
 
 
 def _ends(plain: bytes) -> Sequence[int] | None:
@@ -198,13 +215,6 @@ def _ends(plain: bytes) -> Sequence[int] | None:
 def _is_one_json(plain: bytes) -> bool:
     """Return whether a text begins as JSON, and no line of it begins another YAML document."""
     return bool(_JSON.match(plain)) and not _NEXT.search(plain)
-
-
-def _numbered(mistakes: list[Mistake]) -> list[Mistake]:
-    """Return each mistake with the number of its document, if there are several."""
-    if len(mistakes) == 1:
-        return mistakes
-    return [mistake.under(f"document {number}") for number, mistake in enumerate(mistakes, start=1)]
 
 
 def objects(documents: Iterable[object]) -> Iterator[Document]:
@@ -260,30 +270,6 @@ def _content(path: Path | str, stdin: BinaryIO | None) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise _bad(f"cannot be read: {error.strerror}") from error
-
-
-def _unpacked(data: bytes, most: int) -> bytes:
-    if not data.startswith(_GZIP):
-        return data
-    unpacker = zlib.decompressobj(_WITH_HEADER)
-    try:
-        plain = unpacker.decompress(data, most + 1)
-    except zlib.error as error:
-        raise _bad(f"is not a valid gzip file: {error}") from error
-    if len(plain) <= most and not unpacker.eof:
-        raise _bad("is a truncated gzip file")
-    return plain
-
-
-def _decoded(data: bytes) -> bytes:
-    """Return the text in UTF-8 without a byte order mark."""
-    for mark, encoding in _MARKS.items():
-        if data.startswith(mark):
-            try:
-                return data.decode(encoding).encode()
-            except UnicodeDecodeError as error:
-                raise _bad(f"is not {encoding} text: {error.reason}") from error
-    return data
 
 
 def _json(data: bytes, *, above: int = 0) -> Any:  # noqa: ANN401  as orjson
