@@ -9,7 +9,6 @@ whole, and every mistake is reported.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
 
@@ -56,13 +55,10 @@ class Default:
 
     def to_json(self) -> dict[str, object]:
         """Return the rule as JSON: the selector in a line, and what it sets."""
-        levels = {name: getattr(self.rules, name) for name in RULES}
-        limit = {EXCLUSIVE_CPUS: self.rules.exclusive_cpus}
-        return {
-            "namespaces": ", ".join(map(str, self.requirements)),
-            **{name: level for name, level in levels.items() if level},
-            **{name: cpus for name, cpus in limit.items() if cpus is not None},
-        }
+        levels = {name: level for name in RULES if (level := getattr(self.rules, name))}
+        cpus = self.rules.exclusive_cpus
+        limit = {} if cpus is None else {EXCLUSIVE_CPUS: cpus}
+        return {"namespaces": ", ".join(map(str, self.requirements)), **levels, **limit}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +71,6 @@ class Exemptions:
     users: tuple[str, ...] = ()
     namespaces: frozenset[str] = frozenset()
     runtime_classes: frozenset[str] = frozenset()
-
-    def to_json(self) -> dict[str, object]:
-        """Return the exemptions as JSON."""
-        return {
-            "users": list(self.users),
-            "namespaces": sorted(self.namespaces),
-            "runtimeClasses": sorted(self.runtime_classes),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +112,16 @@ class ClusterPolicy:
         if not self.defaults:
             return own
         all_labels = {NAME_LABEL: namespace, **labels}
-        defaults = [default.rules for default in self.defaults if default.concerns(all_labels)]
-        limits = (rules.exclusive_cpus for rules in defaults if rules.exclusive_cpus is not None)
-        stricter = min(
-            (cpus for cpus in (own.exclusive_cpus, next(limits, None)) if cpus is not None), default=None
-        )
-        return replace(own if own.disabled else reduce(_filled, defaults, own), exclusive_cpus=stricter)
+        rules, limit = own, None
+        for default in self.defaults:
+            if not default.concerns(all_labels):
+                continue
+            if not own.disabled:
+                more = {name: getattr(rules, name) or getattr(default.rules, name) for name in RULES}
+                rules = replace(rules, **more)
+            limit = default.rules.exclusive_cpus if limit is None else limit
+        limits = [cpus for cpus in (own.exclusive_cpus, limit) if cpus is not None]
+        return replace(rules, exclusive_cpus=min(limits, default=None))
 
     def refusals(self, *, unknown_may_fit: bool) -> Refusals:
         """Return when a pod is refused, where a node without topology may take one, or may not."""
@@ -144,13 +136,20 @@ class ClusterPolicy:
             return f"runtimeClasses: {runtime_class}"
         if namespace in exempt.namespaces:
             return f"namespaces: {namespace}"
-        return next((f"users: {pattern}" for pattern in exempt.users if _names(pattern, user)), None)
+        for pattern in exempt.users:
+            if user == pattern or (pattern.endswith("*") and user.startswith(pattern[:-1])):
+                return f"users: {pattern}"
+        return None
 
     def to_json(self) -> dict[str, object]:
         """Return the policy as JSON."""
         return {
             "defaults": [default.to_json() for default in self.defaults],
-            "exemptions": self.exemptions.to_json(),
+            "exemptions": {
+                "users": list(self.exemptions.users),
+                "namespaces": sorted(self.exemptions.namespaces),
+                "runtimeClasses": sorted(self.exemptions.runtime_classes),
+            },
             "workloads": {
                 f"{kind}.{name}" if name else kind: list(map(str, paths))
                 for (name, kind), paths in self.templates.items()
@@ -176,14 +175,6 @@ NO_POLICY = ClusterPolicy()
 """The policy without a file."""
 
 
-def _filled(own: NamespaceRules, more: NamespaceRules) -> NamespaceRules:
-    return replace(own, **{rule: getattr(own, rule) or getattr(more, rule) for rule in RULES})
-
-
-def _names(pattern: str, user: str) -> bool:
-    return user.startswith(pattern[:-1]) if pattern.endswith("*") else user == pattern
-
-
 def read(path: Path) -> ClusterPolicy:
     """Return the policy in a file; raise `BadPolicy` with every mistake and its place."""
     return edited.read(path, parse, error=BadPolicy)
@@ -196,12 +187,19 @@ def parse(data: bytes) -> ClusterPolicy:
 
 def _policy(part: Part) -> ClusterPolicy:
     only(part, *_FIELDS)
+    defaults, exempt = tuple(map(_default, part["defaults"].objects())), part["exemptions"]
+    only(exempt, "users", "namespaces", "runtimeClasses")
+    exemptions = Exemptions(
+        users=tuple(_list(exempt["users"], _USER, "a user name, or a prefix that ends in *")),
+        namespaces=frozenset(_list(exempt["namespaces"], _LABEL, "the name of a namespace")),
+        runtime_classes=frozenset(_list(exempt["runtimeClasses"], _DOMAIN, "the name of a RuntimeClass")),
+    )
     return ClusterPolicy(
-        tuple(map(_default, part["defaults"].objects())),
-        _exemptions(part["exemptions"]),
+        defaults,
+        exemptions,
         MappingProxyType(_templates(part["workloads"])),
-        never=_reaction(part["never"], NO_POLICY.never),
-        unknown_resources=_reaction(part["unknownResources"], NO_POLICY.unknown_resources),
+        never=_read_enum(part["never"], Reaction) or NO_POLICY.never,
+        unknown_resources=_read_enum(part["unknownResources"], Reaction) or NO_POLICY.unknown_resources,
         taints=_read_enum(part["taints"], RequestReaction) or NO_POLICY.taints,
         partial=_read_enum(part["partial"], RequestReaction) or NO_POLICY.partial,
         over_quota=_read_enum(part["overQuota"], RequestReaction) or NO_POLICY.over_quota,
@@ -212,21 +210,13 @@ def _policy(part: Part) -> ClusterPolicy:
 
 
 def _pools(part: Part) -> GrowablePools:
-    labels = BUILT_IN.labels | frozenset(_pool_labels(part["poolLabels"]))
-    return GrowablePools(labels, frozenset(_fixed(part["fixedPools"], labels)))
-
-
-def _pool_labels(part: Part) -> Iterator[str]:
-    for entry in part.elements():
+    labels, fixed = {*BUILT_IN.labels}, set[Pool]()
+    for entry in part["poolLabels"].elements():
         key = entry.required_text()
         if key and (wrong := label_syntax.impossible(key, ())):
             entry.wrong(wrong)
-        yield key
-
-
-def _fixed(part: Part, labels: frozenset[str]) -> Iterator[Pool]:
-    """Yield the fixed pools, noting those that no pool label can name."""
-    for entry in part.elements():
+        labels.add(key)
+    for entry in part["fixedPools"].elements():
         text = entry.required_text()
         key, named, name = text.partition("=")
         if text and not key:
@@ -237,22 +227,31 @@ def _fixed(part: Part, labels: frozenset[str]) -> Iterator[Pool]:
             entry.wrong(f'"{key}" is not a label of pools: list it in poolLabels, or remove it here')
         elif named and not name:
             entry.wrong(f"names no pool: write {key}=NAME, or {key} for all of its pools")
-        yield Pool(key, name or None)
+        fixed.add(Pool(key, name or None))
+    return GrowablePools(frozenset(labels), frozenset(fixed))
 
 
 def _default(part: Part) -> Default:
     before = len(part.mistakes)
     only(part, "namespaceSelector", *RULES, EXCLUSIVE_CPUS)
     default, enforce, warn, audit = (_policy_of(part[level]) for level in LEVELS)
+    scheduler = part["scheduler"].text()
+    if scheduler and (wrong := not_a_scheduler(scheduler)):
+        part["scheduler"].wrong(wrong)
+    gate, heal = _read_enum(part["gate"], Gate), _read_enum(part["heal"], Heal)
+    limit = part[EXCLUSIVE_CPUS]
+    cpus = limit.integer(least=0)
+    if cpus is not None and cpus > intent.MOST_CPUS:
+        limit.wrong(f"must be at most {intent.MOST_CPUS}")
     rules = NamespaceRules(
         default,
         enforce,
         warn,
         audit,
-        scheduler=_scheduler(part["scheduler"]),
-        gate=_read_enum(part["gate"], Gate),
-        heal=_read_enum(part["heal"], Heal),
-        exclusive_cpus=_cpus(part[EXCLUSIVE_CPUS]),
+        scheduler=scheduler or None,
+        gate=gate,
+        heal=heal,
+        exclusive_cpus=cpus,
     )
     selected = tuple(requirements(part["namespaceSelector"]))
     if rules == UNRULED and len(part.mistakes) == before:
@@ -271,42 +270,12 @@ def _policy_of(part: Part) -> Policy | None:
         return None
 
 
-def _scheduler(part: Part) -> str | None:
-    name = part.text()
-    if name and (wrong := not_a_scheduler(name)):
-        part.wrong(wrong)
-    return name or None
-
-
-def _cpus(part: Part) -> int | None:
-    """Return a limit of whole CPUs, if a value is set."""
-    if part.value is None:
-        return None
-    cpus = part.integer(least=0)
-    if cpus is not None and cpus > intent.MOST_CPUS:
-        part.wrong(f"must be at most {intent.MOST_CPUS}")
-    return cpus
-
-
 def _read_enum(part: Part, enum: type[EnumT]) -> EnumT | None:
     """Return a member of an enumeration, if a value is set."""
     if part.value is None:
         return None
     part.required_text()
     return part.one_of(enum)
-
-
-def _reaction(part: Part, default: Reaction) -> Reaction:
-    return _read_enum(part, Reaction) or default
-
-
-def _exemptions(part: Part) -> Exemptions:
-    only(part, "users", "namespaces", "runtimeClasses")
-    return Exemptions(
-        users=tuple(_list(part["users"], _USER, "a user name, or a prefix that ends in *")),
-        namespaces=frozenset(_list(part["namespaces"], _LABEL, "the name of a namespace")),
-        runtime_classes=frozenset(_list(part["runtimeClasses"], _DOMAIN, "the name of a RuntimeClass")),
-    )
 
 
 def _list(part: Part, shape: re.Pattern[str], what: str) -> Iterator[str]:
@@ -321,25 +290,20 @@ def _list(part: Part, shape: re.Pattern[str], what: str) -> Iterator[str]:
 def _templates(part: Part) -> dict[GroupKind, tuple[TemplatePath, ...]]:
     templates_: dict[GroupKind, tuple[TemplatePath, ...]] = {}
     for entry in part.objects():
-        sort = _sort(entry)
-        if sort in templates_:
-            entry["kind"].wrong(
-                f"{sort[1]} of {sort[0] or 'the core group'} is listed twice: merge the entries"
+        only(entry, "group", "kind", "templates")
+        name, kind = entry["group"].text(), entry["kind"].required_text()
+        if name and not _DOMAIN.fullmatch(name):
+            entry["group"].wrong(
+                f'"{name[:64]}" is not an API group: write it without the version, like batch'
             )
-        templates_[sort] = tuple(_paths(entry["templates"]))
+        if kind and not _KIND.fullmatch(kind):
+            entry["kind"].wrong(f'"{kind[:64]}" is not a kind, like TrainJob')
+        if (name, kind) == templates.POD:
+            entry["kind"].wrong("pods are always reviewed, and have no pod templates")
+        if (name, kind) in templates_:
+            entry["kind"].wrong(f"{kind} of {name or 'the core group'} is listed twice: merge the entries")
+        templates_[name, kind] = tuple(_paths(entry["templates"]))
     return templates_
-
-
-def _sort(part: Part) -> GroupKind:
-    only(part, "group", "kind", "templates")
-    name, kind = part["group"].text(), part["kind"].required_text()
-    if name and not _DOMAIN.fullmatch(name):
-        part["group"].wrong(f'"{name[:64]}" is not an API group: write it without the version, like batch')
-    if kind and not _KIND.fullmatch(kind):
-        part["kind"].wrong(f'"{kind[:64]}" is not a kind, like TrainJob')
-    if (name, kind) == templates.POD:
-        part["kind"].wrong("pods are always reviewed, and have no pod templates")
-    return name, kind
 
 
 def _paths(part: Part) -> Iterator[TemplatePath]:
