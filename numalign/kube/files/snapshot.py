@@ -7,7 +7,6 @@ contains no objects at all, or none of a cluster; invalid objects in it are repo
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
@@ -81,7 +80,7 @@ def build(
     The `shape_history` knows what was there before. Each pod with a name is passed to `pods`, as an API
     server's pods are to a sink; without `pods`, pods are counted.
     """
-    builder = SnapshotBuilder(pods=pods, shape_history=shape_history)
+    builder = SnapshotBuilder(ClusterState(shape_history=shape_history), pods)
     for document in objects:
         builder.add(document)
     return builder
@@ -90,40 +89,57 @@ def build(
 class SnapshotBuilder:
     """The objects of a file, and the mistakes that only files can have."""
 
-    def __init__(
-        self,
-        *,
-        pods: Callable[[Object], None] | None = None,
-        shape_history: ShapeHistory | None = None,
-    ) -> None:
-        self.state = ClusterState(shape_history=shape_history)
+    def __init__(self, state: ClusterState, take: Callable[[Object], None] | None) -> None:
+        self.state = state
+        self._take = take
         self._problems: list[Problem] = []
         self._ignored = Counter[str]()
         self._pods = self._bound_pods = self._kept = 0
-        state = self.state
-        self._keepers: Mapping[tuple[str, str], Callable[[Document, str], None]] = {
-            (CORE, "Node"): partial(self._keep, state.nodes),
-            (CORE, "Namespace"): partial(self._keep, state.namespaces),
-            (CORE, "Pod"): partial(self._give, pods) if pods else self._count,
-            (nrt.GROUP, nrt.KIND): partial(self._keep, state.topologies),
-            (numatopologies.GROUP, numatopologies.KIND): partial(self._keep, state.numatopologies),
-            (device_classes.GROUP, device_classes.KIND): partial(self._keep, state.device_classes),
-            (kubelet_config.GROUP, kubelet_config.KIND): partial(self._keep, state.configurations),
-            (server_version.GROUP, server_version.KIND): partial(self._keep, state.server_version),
+        self._stores: Mapping[tuple[str, str], Store[Any]] = {
+            (CORE, "Node"): state.nodes,
+            (CORE, "Namespace"): state.namespaces,
+            (nrt.GROUP, nrt.KIND): state.topologies,
+            (numatopologies.GROUP, numatopologies.KIND): state.numatopologies,
+            (device_classes.GROUP, device_classes.KIND): state.device_classes,
+            (kubelet_config.GROUP, kubelet_config.KIND): state.configurations,
+            (server_version.GROUP, server_version.KIND): state.server_version,
         }
 
     def add(self, document: Document) -> None:
         """Add one object, or note why not."""
-        name = Part(document.raw)["metadata"]["name"].text()
-        keep = self._keepers.get((document.group, document.kind))
-        if keep is None and (document.group, document.kind, name) == (CORE, shapes.KIND, shapes.NAME):
-            keep = partial(self._keep, self.state.remembered_shapes)
+        sort, name = (document.group, document.kind), Part(document.raw)["metadata"]["name"].text()
+        store = self._stores.get(sort)
+        if (*sort, name) == (CORE, shapes.KIND, shapes.NAME):
+            store = self.state.remembered_shapes
         if document.trouble:
             self._problem(document, document.where, document.trouble)
-        elif keep is None:
-            self._ignored[".".join(filter(None, (document.kind, document.group)))] += 1
+        elif sort == (CORE, PODS.kind):
+            self._add_pod(document, name)
+        elif store is None:
+            self._ignored[".".join(filter(None, reversed(sort)))] += 1
         else:
-            keep(document, name)
+            self._kept += 1
+            if not name:
+                self._nameless(document)
+            elif name in store:
+                twice = Mistake("metadata.name", "appears twice; the first one is used")
+                self._problem(document, name, twice)
+            else:
+                store.put(name, document.raw)
+
+    def _add_pod(self, document: Document, name: str) -> None:
+        pod = Part(document.raw)
+        self._pods += 1
+        self._bound_pods += bool(pod["spec"]["nodeName"].text())
+        namespace = pod["metadata"]["namespace"].text() or "default"
+        if self._take is None:
+            self.state.pod_counts.put((namespace, name), document.raw)
+        elif not name:
+            self._nameless(document)
+        else:
+            described = PODS_IN_FILES.described(document.raw)
+            described["metadata"]["namespace"] = namespace
+            self._take(described)
 
     def why_no_snapshot(self) -> str | None:
         """Return why the objects are not a snapshot of a cluster; None if they are, or if there are none."""
@@ -150,32 +166,6 @@ class SnapshotBuilder:
         cluster.apply(Settled(self._bound_pods, MappingProxyType(dict(sorted(self._ignored.items())))))
         return cluster
 
-    def _keep(self, store: Store[Any], document: Document, name: str) -> None:
-        self._kept += 1
-        if not name:
-            self._nameless(document)
-        elif name in store:
-            self._problem(document, name, Mistake("metadata.name", "appears twice; the first one is used"))
-        else:
-            store.put(name, document.raw)
-
-    def _count(self, document: Document, name: str) -> None:
-        self._note_pod(document)
-        self.state.pod_counts.put((_namespace(document), name), document.raw)
-
-    def _give(self, take: Callable[[Object], None], document: Document, name: str) -> None:
-        self._note_pod(document)
-        if not name:
-            self._nameless(document)
-            return
-        pod = PODS_IN_FILES.described(document.raw)
-        pod["metadata"]["namespace"] = _namespace(document)
-        take(pod)
-
-    def _note_pod(self, document: Document) -> None:
-        self._pods += 1
-        self._bound_pods += bool(Part(document.raw)["spec"]["nodeName"].text())
-
     def _nameless(self, document: Document) -> None:
         name = Part(document.raw)["metadata"]["name"]
         name.required_text()
@@ -188,7 +178,3 @@ class SnapshotBuilder:
 _EXPECTED = f"and no Node, {nrt.KIND} or Namespace; `kubectl numa snapshot` writes one"
 _MOST_NAMED = 3
 _FILE = "", ""
-
-
-def _namespace(document: Document) -> str:
-    return Part(document.raw)["metadata"]["namespace"].text() or "default"
