@@ -35,11 +35,11 @@ from numalign.kube.effective_policy import EffectivePolicy
 from numalign.lru import LRU, Caches, digest, is_large
 from numalign.model import demand
 from numalign.model.attributes import NO_SCHEDULE
-from numalign.model.constraints import ANYWHERE, Constraints, Tolerating, Toleration
+from numalign.model.constraints import ANYWHERE, Tolerating, Toleration
 from numalign.model.demand import MOST_SHARED, Demand
 from numalign.model.errors import MOST_MISTAKES, Mistake
 from numalign.model.intent import Intent, IntentAnnotations, Match, NamespaceRules, Policy, Scope
-from numalign.model.resources import Kind, Resources, kind
+from numalign.model.resources import Kind, kind
 from numalign.model.sharing import shared
 
 REMEMBERED = 1024
@@ -135,18 +135,16 @@ class PodReader:
     ) -> PodReading:
         def read() -> PodReading:
             request = _aligned(self.request(pod, server=server), unaligned)
-            return self._shared_reading(_reading(request, scheduling(pod), namespace, rules, self._match))
+            reading = _reading(request, scheduling(pod), namespace, rules, self._match)
+            if isinstance(reading, PodQuestion):
+                return replace(reading, question=self.shared(reading.question))
+            return reading
 
         try:
             content = digest(orjson.dumps(template_of(pod, kinds.READ)))
         except orjson.JSONEncodeError:
             return read()
         return self._readings.get((content, namespace, rules, unaligned, server), read)
-
-    def _shared_reading(self, reading: PodReading) -> PodReading:
-        if not isinstance(reading, PodQuestion):
-            return reading
-        return replace(reading, question=self.shared(reading.question))
 
     def intent(self, request: PodRequest, namespace: str, policy: EffectivePolicy) -> Intent:
         """Return the intent for an existing pod; policy none if nothing is requested.
@@ -178,12 +176,20 @@ def _aligned(request: PodRequest, unaligned: frozenset[str]) -> PodRequest:
 def _reading(
     request: PodRequest, where: Scheduling, namespace: str, rules: NamespaceRules, match: Match
 ) -> PodReading:
-    written, needs = request.written, request.demand
+    written, needs, constraints = request.written, request.demand, where.constraints
     wrong, unreadable = written.wrong(rules.default), (*request.unreadable, *where.mistakes)
     if needs is not None and not wrong and not unreadable:
+        # A template has not passed the admission plugin ExtendedResourceToleration yet, which tolerates
+        # taints that are named like an extended resource of the pod; where it is off, this errs in favour of
+        # the pod.
+        devices = [name for name in needs.total if kind(name) is Kind.DEVICE]
+        if devices and constraints is not ANYWHERE:
+            more = (Toleration(name, Tolerating.EXISTS, effect=NO_SCHEDULE) for name in devices)
+            tolerations = tuple(dict.fromkeys((*constraints.tolerations, *more)))
+            constraints = replace(constraints, tolerations=tolerations)
         return PodQuestion(
             Question(needs, _intent(written, rules, match)),
-            _admitted(where.constraints, needs.total),
+            constraints,
             rules,
             namespace,
             StatedBy.POD if written.policy else StatedBy.NAMESPACE if rules.default else None,
@@ -194,7 +200,8 @@ def _reading(
     policy = written.policy or rules.default or Policy.NONE
     if wrong or policy is not Policy.NONE or rules.enforce or rules.warn or rules.audit:
         mistakes = first_of_each_place(request.unreadable, where.mistakes, wrong)
-        return Invalid(tuple(sorted(mistakes, key=_after_metadata)), needs)
+        # In a manifest the spec is after the metadata.
+        return Invalid(tuple(sorted(mistakes, key=lambda each: not each.where.startswith("metadata"))), needs)
     return Exempt(UNASKED, needs, unreadable)
 
 
@@ -204,24 +211,6 @@ def _intent(written: IntentAnnotations, rules: NamespaceRules, match: Match) -> 
     if rules.enforce and rules.enforce.at_least(Policy.RESTRICTED) and intent.scope is Scope.CONTAINER:
         return replace(intent, scope=None)
     return intent
-
-
-def _admitted(constraints: Constraints, total: Resources) -> Constraints:
-    """Return the constraints as admission may leave them: with tolerations of requested resources.
-
-    A template has not passed the admission plugin ExtendedResourceToleration yet, which tolerates taints that
-    are named like an extended resource of the pod; where it is off, this errs in favour of the pod.
-    """
-    devices = [name for name in total if kind(name) is Kind.DEVICE]
-    if not devices or constraints is ANYWHERE:
-        return constraints
-    more = (Toleration(name, Tolerating.EXISTS, effect=NO_SCHEDULE) for name in devices)
-    return replace(constraints, tolerations=tuple(dict.fromkeys((*constraints.tolerations, *more))))
-
-
-def _after_metadata(mistake: Mistake) -> bool:
-    """Return whether a mistake is after the metadata of a manifest, where the spec is."""
-    return not mistake.where.startswith("metadata")
 
 
 def _is_large(_key: _Key, reading: PodReading) -> bool:

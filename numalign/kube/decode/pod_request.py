@@ -74,25 +74,18 @@ def kept(request: PodRequest) -> PodRequest:
     """Return the request in limited size: if it is too large, as one whose containers cannot be read."""
     if len(repr(request)) <= MOST_KEPT:
         return request
+    whole, most = request.demand, None
+    if whole is not None:
+        # One request for all that any container requests, unless even that is too large.
+        sums = Counter[str]()
+        for step in (*whole.steps, *(whole.pod_level.steps if whole.pod_level else ())):
+            sums.update(step.requests)
+        total = whole.total.positive()
+        if max(len(sums), len(total)) <= MOST_NAMES:
+            one = _step(sums)
+            most = Demand(whole.qos, (one,), one, total, by_dra=whole.by_dra & sums.keys())
     brief = IntentAnnotations(request.written.policy)
-    return PodRequest(
-        None, brief, request.runtime_class[:MOST_CHARACTERS], (_TOO_LARGE,), _sum(request.demand)
-    )
-
-
-def _sum(whole: Demand | None) -> Demand | None:
-    """Return one request for all that any container requests; None if even that is too large."""
-    if whole is None:
-        return None
-    steps = (*whole.steps, *(whole.pod_level.steps if whole.pod_level else ()))
-    sums = Counter[str]()
-    for step in steps:
-        sums.update(step.requests)
-    total = whole.total.positive()
-    if max(len(sums), len(total)) > MOST_NAMES:
-        return None
-    step = _step(sums)
-    return Demand(whole.qos, (step,), step, total, by_dra=whole.by_dra & sums.keys())
+    return PodRequest(None, brief, request.runtime_class[:MOST_CHARACTERS], (_TOO_LARGE,), most)
 
 
 def _step(amounts: Mapping[str, int]) -> Step:

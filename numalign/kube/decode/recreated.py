@@ -35,10 +35,13 @@ class RecreatedScheduling:
 
     def of(self, pod: Mapping[str, object]) -> Scheduling:
         """Return the constraints of a recreated v1 Pod, with every mistake; less of one that is too large."""
-        fields = _fields(pod)
-        node = inner(pod.get("spec"), "nodeName")
+        fields: dict[str, Any] = kinds.cut(pod, kinds.PLACED)  # type: ignore[assignment]
+        spec, node = fields.get("spec"), inner(pod.get("spec"), "nodeName")
+        if isinstance(spec, dict):
+            fields = {**fields, "spec": {key: spec[key] for key in spec if key != "nodeName"}}
         pinned = inner(inner(pod.get("metadata"), "annotations"), PINNED_AT) is not None
-        stays = _owned_by_node(Part(fields))
+        owners = islice(Part(fields)["metadata"]["ownerReferences"].objects(), MOST_OWNERS)
+        stays = any(owner["kind"].text() == "Node" and owner["apiVersion"].text() == "v1" for owner in owners)
         try:
             key = digest(orjson.dumps([fields, node if pinned or stays else None, pinned, stays]))
         except orjson.JSONEncodeError:
@@ -51,20 +54,6 @@ def _kept(whole: Scheduling) -> Scheduling:
     if len(repr(whole)) <= MOST_KEPT:
         return whole
     return Scheduling(ANYWHERE, whole.pin, ExceededLimit.SIZE)
-
-
-def _fields(pod: Mapping[str, object]) -> dict[str, Any]:
-    """Return the fields that are read, without the name of the node."""
-    fields: dict[str, Any] = kinds.cut(pod, kinds.PLACED)  # type: ignore[assignment]
-    spec = fields.get("spec")
-    if not isinstance(spec, dict):
-        return fields
-    return {**fields, "spec": {key: spec[key] for key in spec if key != "nodeName"}}
-
-
-def _owned_by_node(pod: Part) -> bool:
-    owners = islice(pod["metadata"]["ownerReferences"].objects(), MOST_OWNERS)
-    return any(owner["kind"].text() == "Node" and owner["apiVersion"].text() == "v1" for owner in owners)
 
 
 def _recreated(fields: Mapping[str, object], node: object, *, pinned: bool, stays: bool) -> Scheduling:
