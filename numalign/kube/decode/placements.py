@@ -5,7 +5,7 @@ The annotation outlives the process that wrote it and is read by people and othe
 as the node's topology does and amounts as Kubernetes does.
 """
 
-from collections.abc import Iterator
+from collections import Counter
 from typing import Any
 
 from numalign.kube.decode.parts import Part, inner, named
@@ -45,7 +45,9 @@ def held(record: Part, *, several: str = "zones") -> Held:
     """
     if isinstance(record.value, list) and len(record.value) > MOST_ENTRIES:
         record.wrong(f"has {len(record.value)} entries: at most {MOST_ENTRIES} are allowed")
-    if (amounts := _amounts(record.value)) > MOST_AMOUNTS:
+    entries = record.value if isinstance(record.value, list) else []
+    bags = [inner(entry, "amount") for entry in entries]
+    if (amounts := sum(len(bag) for bag in bags if isinstance(bag, dict))) > MOST_AMOUNTS:
         record.wrong(f"has {amounts} quantities: at most {MOST_AMOUNTS} are allowed")
     read: dict[tuple[str, ...], Resources] = {}
     places: dict[tuple[str, ...], Part] = {}
@@ -60,26 +62,17 @@ def held(record: Part, *, several: str = "zones") -> Held:
     return read
 
 
-def _amounts(entries: object) -> int:
-    """Return how many amounts all entries have together, valid or not."""
-    lists = (inner(entry, "amount") for entry in (entries if isinstance(entries, list) else ()))
-    return sum(len(amounts) for amounts in lists if isinstance(amounts, dict))
-
-
 def _zones(entry: Part, field: str) -> tuple[str, ...]:
     """Return the names of an entry's zones, in order; none for devices without a known zone."""
     one, several = entry["zone"], entry[field]
     if one.value is not None and several.value is not None:
         one.wrong(f"cannot be combined with {field}: remove one of them")
-    names = [*_names(several)] if one.value is None else [one.required_text()]
-    return tuple(sorted(names))
-
-
-def _names(listed: Part) -> Iterator[str]:
-    names = set[str]()
-    for part in listed.required().elements():
+    if one.value is not None:
+        return (one.required_text(),)
+    names = Counter[str]()
+    for part in several.required().elements():
         name = part.required_text()
         if name in names:
             part.wrong(f"{named(name)} is listed twice")
-        names.add(name)
-        yield name
+        names[name] += 1
+    return tuple(sorted(names.elements()))
