@@ -35,20 +35,10 @@ GROUP = "kubelet.config.k8s.io"
 KIND = "KubeletConfiguration"
 
 FIELDS = (
-    "cpuManagerPolicy",
-    "cpuManagerPolicyOptions",
-    "evictionHard",
-    "featureGates",
-    "kubeReserved",
-    "memoryManagerPolicy",
-    "mergeDefaultEvictionSettings",
-    "reservedMemory",
-    "reservedSystemCPUs",
-    "systemReserved",
-    "topologyManagerPolicy",
-    "topologyManagerPolicyOptions",
-    "topologyManagerScope",
-)
+    "cpuManagerPolicy", "cpuManagerPolicyOptions", "evictionHard", "featureGates", "kubeReserved",
+    "memoryManagerPolicy", "mergeDefaultEvictionSettings", "reservedMemory", "reservedSystemCPUs",
+    "systemReserved", "topologyManagerPolicy", "topologyManagerPolicyOptions", "topologyManagerScope",
+)  # fmt: skip
 """The fields that are read of a configuration, and so kept; it also contains paths and addresses."""
 
 MOST_UNKNOWN = 16

@@ -31,16 +31,9 @@ from numalign.model.resources import MEMORY, Kind, Resources, ZoneId, kind
 
 _FIELDS = ("zones", "reservedSystemCPUs", "reservedCPUs", "devices")
 _ZONE_FIELDS = (
-    "id",
-    "socket",
-    "cores",
-    "uncoreCaches",
-    "uncoreCacheIDs",
-    "memory",
-    "reservedMemory",
-    "hugepages",
+    "id", "socket", "cores", "uncoreCaches", "uncoreCacheIDs", "memory", "reservedMemory", "hugepages",
     "distances",
-)
+)  # fmt: skip
 _DEVICE_FIELDS = ("id", "zones", "healthy")
 
 PlacesReader = Callable[[Part, Sequence[ZoneId]], Iterable[DevicePlace]]

@@ -75,19 +75,9 @@ MOST_LOSSES, MOST_BYTES_OF_LOSSES = 4096, 256 * 1024
 """The limits of losses; those of nodes that are degraded for longest are kept."""
 
 FIELDS = (
-    "name",
-    "labels",
-    "otherLabels",
-    "taints",
-    "allocatable",
-    "attributes",
-    "zones",
-    "kubeletVersion",
-    "threadsPerCore",
-    "uncertain",
-    "kubelet",
-    "lastSeen",
-)
+    "name", "labels", "otherLabels", "taints", "allocatable", "attributes", "zones", "kubeletVersion",
+    "threadsPerCore", "uncertain", "kubelet", "lastSeen",
+)  # fmt: skip
 _LABEL_FIELDS = ("values", "always")
 _OTHERS = frozenset({LOSSES, LEFT_OUT})
 

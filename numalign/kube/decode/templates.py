@@ -352,9 +352,9 @@ def _of_component(part: Part, service: Part) -> TemplateLocation | None:
 
 # The frameworks are the older form of `model`; each is a container with fewer fields.
 _MODELS = (
-    *("model", "huggingface", "lightgbm", "onnx", "paddle", "pmml", "pytorch", "sklearn", "tensorflow"),
-    *("triton", "xgboost"),
-)
+    "model", "huggingface", "lightgbm", "onnx", "paddle", "pmml", "pytorch", "sklearn", "tensorflow",
+    "triton", "xgboost",
+)  # fmt: skip
 
 
 def _of_clique(part: Part, whole: Part) -> TemplateLocation | None:

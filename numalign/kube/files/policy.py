@@ -167,9 +167,9 @@ class ClusterPolicy:
 
 
 _FIELDS = (
-    *("defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "partial", "overQuota"),
-    *("shapes", "poolLabels", "fixedPools", "unalignedResources"),
-)
+    "defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "partial", "overQuota",
+    "shapes", "poolLabels", "fixedPools", "unalignedResources",
+)  # fmt: skip
 
 NO_POLICY = ClusterPolicy()
 """The policy without a file."""
