@@ -7,7 +7,7 @@ them would be right.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from numalign.kube.decode import nodes
@@ -170,32 +170,24 @@ def _limited(node: Node, most: Mapping[ZoneId, Resources]) -> Node:
         zones.append(zone if free == zone.free else replace(zone, free=free))
     if tuple(zones) == node.zones or node.machine is None or node.stock is None:
         return node
-    devices = ((name, _devices_within(node.machine, name, free, zones)) for name, free in node.stock.devices)
-    cpus = _cpus_within(node.machine, node.stock.cpus, zones)
+    # Of each zone the last free CPUs are left, as many as it has free, as on an assumed machine.
+    cpus = node.stock.cpus
+    for zone, every in zip(zones, node.machine.topology.zones, strict=True):
+        own = every & cpus
+        more = own.bit_count() - zone.free.get(CPU, 0) // MILLI
+        if own and CPU in zone.free and more > 0:
+            cpus &= ~lowest(own, more)
+    # No place has more free devices than its zones; those between zones come last.
+    devices, places = [], dict(node.machine.devices)
+    for name, amounts in node.stock.devices:
+        left = {zone.id: zone.free.get(name, 0) for zone in zones}
+        kept: list[int] = []
+        for place, amount in zip(places[name], amounts, strict=True):
+            limit = min((left[zone_id] for zone_id in place.known), default=amount)
+            kept.append(max(0, min(amount, limit)))
+            left |= {zone_id: left[zone_id] - kept[-1] for zone_id in place.known}
+        devices.append((name, tuple(kept)))
     return replace(node, zones=tuple(zones), stock=Stock(cpus, tuple(devices)))
-
-
-def _cpus_within(machine: Machine, cpus: CpuSet, zones: Sequence[Zone]) -> CpuSet:
-    """Return the last free CPUs of each zone, as many as it has free, as on an assumed machine."""
-    spare = (
-        (own, own.bit_count() - zone.free.get(CPU, 0) // MILLI)
-        for zone, held in zip(zones, machine.topology.zones, strict=True)
-        if (own := held & cpus) and CPU in zone.free
-    )
-    return cpus & ~union(lowest(own, more) for own, more in spare if more > 0)
-
-
-def _devices_within(
-    machine: Machine, name: str, free: Sequence[int], zones: Sequence[Zone]
-) -> tuple[int, ...]:
-    """Return the free devices of each place, limited to what its zones have free; between zones last."""
-    left = {zone.id: zone.free.get(name, 0) for zone in zones}
-    kept = []
-    for place, amount in zip(dict(machine.devices)[name], free, strict=True):
-        here = min((left[zone] for zone in place.known), default=amount)
-        kept.append(max(0, min(amount, here)))
-        left |= {zone: left[zone] - kept[-1] for zone in place.known}
-    return tuple(kept)
 
 
 def _contradictions(described: DescribedMachine, configuration: KubeletConfiguration) -> Iterator[Mistake]:

@@ -111,7 +111,16 @@ def described(part: Part, places: PlacesReader = one_by_one) -> DescribedMachine
     cores = tuple(_cores(zones))
     if not cores and not part.mistakes:
         listed.wrong("contain no CPU: a machine has at least one core")
-    reserved, kept = _reserved(part, union(core.threads for core in cores))
+    # CPUs are reserved for the system by id or by number.
+    by_name, by_number = part["reservedSystemCPUs"], part["reservedCPUs"]
+    cpus = union(core.threads for core in cores)
+    reserved, kept = by_name.cpu_list(), by_number.integer()
+    if reserved and reserved & ~cpus:
+        by_name.wrong(f"CPU {render_list(reserved & ~cpus)} is not on this machine")
+    if reserved is not None and by_number.value is not None:
+        by_number.wrong("cannot be combined with reservedSystemCPUs: remove one of them")
+    elif kept is not None and kept > cpus.bit_count():
+        by_number.wrong(f"{kept} is more than the {cpus.bit_count()} CPUs of this machine")
     banks = sorted((_bank(zone, part, len(zones)) for zone, part in zones), key=lambda bank: bank.zone)
     ids = tuple(bank.zone for bank in banks)
     devices = []
@@ -204,19 +213,6 @@ def _cache_of(core: Part, threads: CpuSet, caches: list[CpuSet]) -> int:
             return at
     core.wrong(f"CPU {render_list(threads)} is not in one of the uncoreCaches of its zone")
     return 0
-
-
-def _reserved(part: Part, cpus: CpuSet) -> tuple[CpuSet | None, int | None]:
-    """Return the CPUs reserved for the system, by id or by number."""
-    by_name, by_number = part["reservedSystemCPUs"], part["reservedCPUs"]
-    reserved, kept = by_name.cpu_list(), by_number.integer()
-    if reserved and reserved & ~cpus:
-        by_name.wrong(f"CPU {render_list(reserved & ~cpus)} is not on this machine")
-    if reserved is not None and by_number.value is not None:
-        by_number.wrong("cannot be combined with reservedSystemCPUs: remove one of them")
-    elif kept is not None and kept > cpus.bit_count():
-        by_number.wrong(f"{kept} is more than the {cpus.bit_count()} CPUs of this machine")
-    return reserved, kept
 
 
 def _bank(zone: ZoneId, part: Part, count: int) -> ZoneMemory:

@@ -41,7 +41,7 @@ from numalign.kube.kinds import Collection, Object
 from numalign.model import resources
 from numalign.model.attributes import Attributes
 from numalign.model.errors import MOST_MISTAKES, Mistake
-from numalign.model.node import CpuManager, Known, Node, Zone, managers
+from numalign.model.node import CpuManager, Known, Node, managers
 from numalign.model.options import STRATEGY, WEIGHTS, Options, TopologyOption
 from numalign.model.sharing import shared
 from numalign.runtime.nesting import why_not_json
@@ -146,7 +146,15 @@ def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
     if LOSSES in entries:
         times = islice(((name, float(part.time())) for name, part in entries[LOSSES].members()), MOST_LOSSES)
         losses = {name: since for name, since in times if since > 0}
-    remembered = [_remembered(part) for key, part in entries.items() if key not in _OTHERS]
+    remembered = []
+    for key, part in entries.items():
+        if key in _OTHERS or part.value is None:
+            continue
+        last_seen = float(part["lastSeen"].time())
+        read = _shape(part, other_labels=bool(part["otherLabels"].boolean()))
+        only_node = part["onlyNode"].text()
+        if read:
+            remembered.append(KnownShape(read, seen=last_seen, only_node=only_node))
     if LEFT_OUT in entries:
         part = entries[LEFT_OUT]
         names = part["devices"]
@@ -157,7 +165,7 @@ def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
         missing = LeftOut(math.inf)
     mistakes = chain(config_map.mistakes, *(part.mistakes for part in entries.values()))
     return (
-        RememberedShapes(tuple(filter(None, remembered)), MappingProxyType(losses), missing),
+        RememberedShapes(tuple(remembered), MappingProxyType(losses), missing),
         tuple(islice(mistakes, MOST_MISTAKES)),
     )
 
@@ -183,15 +191,6 @@ def _parsed(key: str, text: object) -> Part:
     if place.value is not None and not isinstance(place.value, dict):
         place.wrong(f"must be an object, not {named(place.value)}")
     return place
-
-
-def _remembered(part: Part) -> KnownShape | None:
-    if part.value is None:
-        return None
-    last_seen = float(part["lastSeen"].time())
-    read = _shape(part, other_labels=bool(part["otherLabels"].boolean()))
-    only_node = part["onlyNode"].text()
-    return KnownShape(read, seen=last_seen, only_node=only_node) if read else None
 
 
 # The policy file.
@@ -267,10 +266,9 @@ def _labels(listed: Part) -> Mapping[str, LabelValues]:
             texts = None if known.value is None else frozenset(value.text() for value in known.elements())
             few = texts if texts is None or len(texts) <= shape.MOST_VALUES else None
             values = LabelValues(few, always is not False)
+        labels[key] = values
         if impossible := label_syntax.impossible(key, values.known or ()):
             part.wrong(impossible)
-        else:
-            labels[key] = values
     return labels
 
 
@@ -286,6 +284,19 @@ def _written(known_shape: KnownShape) -> Object:
         "topologyManagerScope": node.scope.value,
         "topologyManagerMaxNUMANodes": str(node.max_zones),
     }
+    zones, names = [], {zone.id: zone.name for zone in node.every_zone}
+    for zone in node.every_zone:
+        listed = [
+            {
+                "name": name,
+                "capacity": resources.render(name, amount),
+                "allocatable": resources.render(name, zone.allocatable.get(name, 0)),
+            }
+            for name, amount in zone.capacity.items()
+        ]
+        costs = [{"name": names[zone_id], "value": cost} for zone_id, cost in zone.costs]
+        written_costs = {"costs": costs} if costs else {}
+        zones.append({"name": zone.name, "type": "Node", **written_costs, "resources": listed})
     labels: dict[str, object] = {}
     for key, values in sorted(written.labels.items()):
         if values.always and values.known is not None and len(values.known) == 1:
@@ -295,7 +306,7 @@ def _written(known_shape: KnownShape) -> Object:
             labels[key] = known if values.always else {**known, "always": False}
     fields: Object = {
         "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
-        "zones": [_written_zone(zone, node) for zone in node.every_zone],
+        "zones": zones,
         "allocatable": {name: resources.render(name, amount) for name, amount in (node.totals or {}).items()},
         "labels": labels,
         "otherLabels": written.other_labels,
@@ -314,20 +325,6 @@ def _written(known_shape: KnownShape) -> Object:
 
 def _present(fields: Mapping[str, object]) -> Object:
     return {name: value for name, value in fields.items() if value}
-
-
-def _written_zone(zone: Zone, node: Node) -> Object:
-    names = {other.id: other.name for other in node.every_zone}
-    listed = [
-        {
-            "name": name,
-            "capacity": resources.render(name, amount),
-            "allocatable": resources.render(name, zone.allocatable.get(name, 0)),
-        }
-        for name, amount in zone.capacity.items()
-    ]
-    costs = [{"name": names[zone_id], "value": cost} for zone_id, cost in zone.costs]
-    return {"name": zone.name, "type": "Node", **({"costs": costs} if costs else {}), "resources": listed}
 
 
 def _moment(seconds: float) -> str:
