@@ -112,5 +112,4 @@ def _hash(pod: PodName) -> int:
 
 
 def _value(pieces: Iterable[bytes]) -> str:
-    """Return the fingerprint of hashes in their order."""
     return PREFIX + xxh64_hexdigest(b"".join(pieces))

@@ -52,7 +52,6 @@ def cpu_facts(annotations: Mapping[str, object], cpus: int) -> CpuFacts:
 
 
 def _read(text: object) -> Part:
-    """Return the JSON in an annotation; null if it is none."""
     try:
         return Part(orjson.loads(text) if isinstance(text, str) else None)
     except orjson.JSONDecodeError:

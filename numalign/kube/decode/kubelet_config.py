@@ -237,7 +237,6 @@ def _gates(listed: Part) -> FeatureGates:
 
 
 def _reserved(configuration: Part, system: int) -> Reserved | None:
-    """Return the reserved memory by zone and in total; None if zones are not configured."""
     # Below this memory pods are evicted; it is None if it is a share of the node's.
     threshold: int | None = _DEFAULT_THRESHOLD
     hard, merged = configuration["evictionHard"], configuration["mergeDefaultEvictionSettings"].boolean()

@@ -175,7 +175,6 @@ def _report(text: object, longest: int) -> Part:
 
 
 def _written(fields: Mapping[str, object], longest: int) -> str:
-    """Return a report with these fields: the same text for the same values."""
     written = orjson.dumps({"version": _VERSION, **fields}, option=orjson.OPT_SORT_KEYS)
     _check_length(len(written), longest)
     return written.decode()
@@ -187,7 +186,6 @@ def _check_length(length: int, longest: int) -> None:
 
 
 def _places(listed: Part, zones: Sequence[ZoneId]) -> Iterable[DevicePlace]:
-    """Yield the places of one resource's devices, with counts."""
     places: dict[tuple[ZoneId, ...], Part] = {}
     for part in listed.objects():
         part.only(_PLACE_FIELDS)

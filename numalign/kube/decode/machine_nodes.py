@@ -150,7 +150,6 @@ def _strange(node: Node, placements: Mapping[str, ObservedPlacement]) -> Iterato
 
 
 def _overdrawn(node: Node) -> Iterator[Mistake]:
-    """Yield mistakes where more is held than exists."""
     for zone in node.zones:
         for name, amount in zone.free.items():
             if amount < 0:
@@ -191,7 +190,6 @@ def _limited(node: Node, most: Mapping[ZoneId, Resources]) -> Node:
 
 
 def _contradictions(described: DescribedMachine, configuration: KubeletConfiguration) -> Iterator[Mistake]:
-    """Yield mistakes where a configuration contradicts the description of the machine."""
     both = described.reserved is not None and configuration.reserved_cpus is not None
     if both and described.reserved != configuration.reserved_cpus:
         lists = [f'"{render_list(held or 0)}"' for held in (configuration.reserved_cpus, described.reserved)]
@@ -214,7 +212,6 @@ def _contradictions(described: DescribedMachine, configuration: KubeletConfigura
 
 
 def _reserving(bank: ZoneMemory, configuration: KubeletConfiguration) -> int:
-    """Return the reserved memory of a zone: from the configuration, else from the machine."""
     if configuration.reserved is None:
         return bank.reserved or 0
     return configuration.reserved.zones.get(bank.zone, EMPTY).get(MEMORY, 0)

@@ -132,7 +132,6 @@ def described(part: Part, places: PlacesReader = one_by_one) -> DescribedMachine
 
 
 def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
-    """Yield each zone with its id."""
     by_id: dict[int, Part] = {}
     for part in listed.objects():
         part.only(_ZONE_FIELDS)
@@ -195,7 +194,6 @@ def _cpus(listed: Part, by_cpu: dict[int, Part]) -> CpuSet:
 
 
 def _caches(listed: Part, cpus: CpuSet) -> list[CpuSet]:
-    """Return the CPUs of each cache of a zone; one cache if none is listed."""
     by_cpu: dict[int, Part] = {}
     caches = []
     for part in listed.elements():
@@ -207,7 +205,6 @@ def _caches(listed: Part, cpus: CpuSet) -> list[CpuSet]:
 
 
 def _cache_of(core: Part, threads: CpuSet, caches: list[CpuSet]) -> int:
-    """Return the position of the cache of a core."""
     for at, cache in enumerate(caches):
         if threads & ~cache == 0:
             return at

@@ -399,24 +399,11 @@ def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> ZoneCosts:
     return shared(tuple(sorted(read)))
 
 
-def _entries(listed: object, *keys: str) -> list[tuple[Any, ...]] | None:
-    """Return these members of all objects in a list; None if any is missing or it is no such list."""
-    if not isinstance(listed, list):
-        return None
-    try:
-        return [*map(itemgetter(*keys), listed)]
-    except (KeyError, TypeError):
-        return None
-
-
 @lru_cache(maxsize=4096)
 def _plain_costs(
     entries: tuple[tuple[str, int], ...], ids: tuple[tuple[str, ZoneId], ...]
 ) -> ZoneCosts | None:
-    """Return the distances in a list of texts and numbers, to zones of these names.
-
-    Return None if anything is wrong.
-    """
+    """Return the distances in a list of texts and numbers to these zones; None if anything is wrong."""
     distances, zones = dict(entries), dict(ids)
     if len(distances) < len(entries) or "" in distances or min(distances.values()) < 0:
         return None

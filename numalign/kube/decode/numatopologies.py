@@ -161,7 +161,6 @@ def _gpus(detail: Part, zones: frozenset[ZoneId]) -> Mapping[ZoneId, int]:
 
 
 def _cores(detail: Part) -> tuple[Core, ...]:
-    """Return the cores of all CPUs, with one cache per zone."""
     # The number of a core is unique only on its socket.
     threads: dict[tuple[ZoneId, int, int], CpuSet] = defaultdict(int)
     for name, part in detail.members():

@@ -84,7 +84,6 @@ class Part:
         return part
 
     def _enough(self) -> bool:
-        """Return whether there are more mistakes than are reported."""
         return len(self.mistakes) > MOST_MISTAKES
 
     def raise_mistakes(self, error: type[BadInput]) -> None:
@@ -294,7 +293,6 @@ def group(api_version: str) -> str:
 
 
 def _step(step: str | int) -> str:
-    """Return one step of a path, with its dot or brackets."""
     if isinstance(step, int):
         return f"[{step}]"
     plain = not step or (len(step) <= _LONGEST and _PLAIN.fullmatch(step))

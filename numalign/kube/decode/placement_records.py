@@ -111,7 +111,6 @@ def record_of(annotations: Mapping[str, object]) -> DecodedRecord:
 
 
 def _at(key: str, error: BadRecord) -> Iterator[Mistake]:
-    """Yield the mistakes in an annotation, each with its place."""
     where = f"metadata.annotations[{key}]"
     return (replace(mistake, where=f"{where}{mistake.where}") for mistake in error.mistakes)
 

@@ -89,7 +89,6 @@ def kept(request: PodRequest) -> PodRequest:
 
 
 def _step(amounts: Mapping[str, int]) -> Step:
-    """Return the request of a whole pod for these amounts."""
     by_kind: dict[bool, dict[str, int]] = {True: {}, False: {}}
     for name in sorted(amounts):
         if name != CPU:

@@ -176,7 +176,6 @@ def _is_multiple(amount: int | None, page: str) -> bool:
 
 
 def _millis(part: Part) -> int | None:
-    """Return an amount in thousandths; None if it is not a quantity."""
     try:
         return quantity.millis(repr(part.value) if isinstance(part.value, float) else part.value)
     except BadQuantity:

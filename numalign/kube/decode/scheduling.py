@@ -242,6 +242,5 @@ def crowded(owned: object) -> bool:
 
 
 def _list(value: object, *steps: str) -> list[object]:
-    """Return the list at the end of a path of members; empty if there is none."""
     value = reduce(inner, steps, value)
     return value if isinstance(value, list) else []

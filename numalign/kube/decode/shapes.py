@@ -175,7 +175,6 @@ def _text(value: object) -> str:
 
 
 def _size(entry: tuple[str, str]) -> int:
-    """Return the size in bytes, as an API server counts them."""
     return sum(len(text.encode()) for text in entry)
 
 
@@ -332,7 +331,6 @@ def _moment(seconds: float) -> str:
 
 
 def _kubelet(node: Node) -> Object | None:
-    """Return the kubelet's settings that the topology does not have, if there are any."""
     options, plain = node.options, managers(node.zones) == (node.cpu_manager, node.memory_manager)
     if node.known is Known.COUNTS and plain and options == Options(minor=options.minor):
         return None

@@ -69,7 +69,6 @@ class TemplatePath:
         return cls(tuple(steps))
 
     def __str__(self) -> str:
-        """Return the path as it is written."""
         return ".".join(self.steps).replace(f".{_ELEMENTS}", _ELEMENTS)
 
     def found(self, workload: Part) -> Iterator[Part]:
@@ -508,7 +507,6 @@ _OWN = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
 def _searched(workload: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
-    """Return the places of an object that look like pods, and how they were read."""
     places, cut_short, annotated = _search(workload)
     read = tuple(places[:MOST_TEMPLATES])
     guesses = []
@@ -645,7 +643,6 @@ def _for_pods(key: object) -> bool:
 
 
 def _annotations(value: object) -> Mapping[str, str]:
-    """Return the annotations of an object or template as written; empty if there are none."""
     return _fields(inner(value, "metadata"), "annotations")
 
 
@@ -660,5 +657,4 @@ def _listed(value: object, key: str) -> list[object]:
 
 
 def _called(sort: GroupKind) -> str:
-    """Return a type as users write it: `InferenceService.serving.kserve.io`."""
     return ".".join(filter(None, reversed(sort)))

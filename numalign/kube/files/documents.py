@@ -232,7 +232,6 @@ def objects(documents: Iterable[object]) -> Iterator[Document]:
 
 
 def _found(value: object, where: str = "document") -> Document:
-    """Return an object with its own kind, or what is wrong with it."""
     part = Part(value)
     kind, version = part["kind"].required_text(), part["apiVersion"].text()
     if part.mistakes:
@@ -247,7 +246,6 @@ def _is_list(document: Document) -> bool:
 
 
 def _items(of: Document) -> Iterator[Document]:
-    """Yield the items of a list; a value that is not a list of items is a mistake."""
     items = of.raw.get("items") or []
     if not isinstance(items, list | _Items):
         mistake = Mistake("items", f"must be a list, not {named(items)}")

@@ -271,7 +271,6 @@ def _policy_of(part: Part) -> Policy | None:
 
 
 def _read_enum(part: Part, enum: type[EnumT]) -> EnumT | None:
-    """Return a member of an enumeration, if a value is set."""
     if part.value is None:
         return None
     part.required_text()
