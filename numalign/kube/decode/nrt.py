@@ -26,7 +26,7 @@ from typing import Any
 from numalign.kube.decode import fingerprints
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.decode.koordinator import NO_FACTS, CpuFacts, cpu_facts
-from numalign.kube.decode.parts import Part, amount_of, inner, named
+from numalign.kube.decode.parts import Part, amount_of, inner, inner_list, named
 from numalign.model import resources
 from numalign.model.errors import MOST_MISTAKES, BadQuantity, BadTopology, Mistake
 from numalign.model.intent import LONGEST_NAME as LONGEST_RESOURCE
@@ -155,7 +155,7 @@ def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
     odd = _Odd()
     metadata, attribute = part["metadata"], _attributes(part)
     # Exporters of what a kubelet lists (RTE, NFD, the agent) write its policy as an attribute, and no label.
-    labelled = inner(inner(metadata.value, "labels"), MANAGED_BY) is not None
+    labelled = inner(metadata.value, "labels", MANAGED_BY) is not None
     of_machine = labelled and attribute(_POLICY).value is None
     zones = _zones(part, amounts, odd, doubtful="" if of_machine else _OF_NO_PLUGIN)
     facts = NO_FACTS
@@ -164,7 +164,7 @@ def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
     words = [entry.text() for entry in part["topologyPolicies"].elements()]
     policy, scope = _DEPRECATED.get(words[0] if words else "", (Policy.NONE, Scope.CONTAINER))
     value, method = attribute(_FINGERPRINT).value, attribute(_METHOD).value
-    annotated = inner(inner(metadata.value, "annotations"), FINGERPRINT_ANNOTATION)
+    annotated = inner(metadata.value, "annotations", FINGERPRINT_ANNOTATION)
     fingerprint = fingerprints.parse(annotated if value is None else value, method)
     if fingerprint is None and value is not None:
         # It cannot be compared, and the zones are still known.
@@ -192,22 +192,18 @@ def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
 def measure(part: Part) -> None:
     """Note the lists that are too long, without reading them."""
     zones = part["zones"]
-    listed = [zone for zone in _listed(zones.value) if isinstance(zone, dict)]
+    listed = [zone for zone in inner_list(zones.value) if isinstance(zone, dict)]
     numa = sum(1 for zone in listed if zone.get("type") == _NUMA)
     measured = (
-        (zones, "zones", len(_listed(zones.value)), MOST_ENTRIES),
+        (zones, "zones", len(inner_list(zones.value)), MOST_ENTRIES),
         (zones, f"zones of type {_NUMA}", numa, MOST_ZONES),
-        *((zones, key, sum(len(_listed(zone.get(key))) for zone in listed), MOST_ENTRIES) for key in _INNER),
-        *((part[key], "entries", len(_listed(part[key].value)), MOST_ATTRIBUTES) for key in _OUTER),
+        *((zones, key, sum(len(inner_list(zone, key)) for zone in listed), MOST_ENTRIES) for key in _INNER),
+        *((part[key], "entries", len(inner_list(part[key].value)), MOST_ATTRIBUTES) for key in _OUTER),
     )
     for place, what, count, most in measured:
         if count > most:
             place.wrong(f"{count} {what} are more than the {most} that are allowed")
             return
-
-
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def _attributes(part: Part) -> Callable[[str], Part]:

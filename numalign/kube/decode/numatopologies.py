@@ -19,7 +19,7 @@ from sys import intern
 from types import MappingProxyType
 
 from numalign.kube.decode.nrt import MOST_ZONES, Topology
-from numalign.kube.decode.parts import Part, inner
+from numalign.kube.decode.parts import Part, inner, inner_list
 from numalign.kube.kinds import Collection
 from numalign.kubelet import cpu_manager
 from numalign.model.bitset import union
@@ -138,9 +138,8 @@ def _measure(spec: Part) -> None:
     detail, pods = spec["cpuDetail"], spec["podAllocations"]
     if isinstance(detail.value, dict) and len(detail.value) > MOST_CPUS:
         detail.wrong(f"has {len(detail.value)} CPUs: at most {MOST_CPUS} are allowed")
-    listed = pods.value if isinstance(pods.value, list) else []
-    containers = (pod.get("containerAllocations") for pod in listed if isinstance(pod, dict))
-    count = sum(len(each) for each in containers if isinstance(each, list))
+    listed = inner_list(pods.value)
+    count = sum(len(inner_list(pod, "containerAllocations")) for pod in listed)
     if len(listed) > MOST_PODS or count > MOST_CONTAINERS:
         pods.wrong(
             f"has {len(listed)} pods with {count} containers: at most {MOST_PODS} and"

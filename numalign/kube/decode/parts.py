@@ -282,9 +282,17 @@ def named(value: object) -> str:
     return _NAMES.get(type(value), "a number" if isinstance(value, int | float) else "something else")
 
 
-def inner(value: object, key: str) -> object:
-    """Return a member of a value that may be an object; None if there is none."""
-    return value.get(key) if isinstance(value, dict) else None
+def inner(value: object, *steps: str) -> object:
+    """Return what is at the end of a path of members of any value; None if there is nothing."""
+    for step in steps:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def inner_list(value: object, *steps: str) -> list[object]:
+    """Return the list at the end of a path of members of any value; empty if there is none."""
+    value = inner(value, *steps)
+    return value if isinstance(value, list) else []
 
 
 def group(api_version: str) -> str:

@@ -8,7 +8,7 @@ as the node's topology does and amounts as Kubernetes does.
 from collections import Counter
 from typing import Any
 
-from numalign.kube.decode.parts import Part, inner, named
+from numalign.kube.decode.parts import Part, inner, inner_list, named
 from numalign.model.node import Node
 from numalign.model.placement import Held, Placement
 from numalign.model.resources import Resources
@@ -45,8 +45,7 @@ def held(record: Part, *, several: str = "zones") -> Held:
     """
     if isinstance(record.value, list) and len(record.value) > MOST_ENTRIES:
         record.wrong(f"has {len(record.value)} entries: at most {MOST_ENTRIES} are allowed")
-    entries = record.value if isinstance(record.value, list) else []
-    bags = [inner(entry, "amount") for entry in entries]
+    bags = [inner(entry, "amount") for entry in inner_list(record.value)]
     if (amounts := sum(len(bag) for bag in bags if isinstance(bag, dict))) > MOST_AMOUNTS:
         record.wrong(f"has {amounts} quantities: at most {MOST_AMOUNTS} are allowed")
     read: dict[tuple[str, ...], Resources] = {}

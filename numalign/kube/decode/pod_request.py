@@ -142,21 +142,19 @@ def first_of_each_place(*readers: Iterable[Mistake]) -> Iterator[Mistake]:
 def runtime_class(pod: object) -> str:
     """Return the RuntimeClass of a pod, which may be exempt; empty if it names none."""
     # Needed for every pod before anything else, so without a `Part`.
-    spec = pod.get("spec") if isinstance(pod, dict) else None
-    name = spec.get("runtimeClassName") if isinstance(spec, dict) else None
+    name = inner(pod, "spec", "runtimeClassName")
     return name if isinstance(name, str) else ""
 
 
 def has_pod_level(pod: object) -> bool:
     """Return whether a pod has pod-level resources, which an API server completes."""
-    return bool(inner(inner(pod, "spec"), "resources"))
+    return bool(inner(pod, "spec", "resources"))
 
 
 def template_of(pod: object, kept: Mapping[str, object]) -> Any:  # noqa: ANN401  whatever was written
     """Return the `kept` fields of a pod, without its placement, which differs within a template."""
     fields: Any = kinds.cut(pod, kept)
-    metadata = fields.get("metadata") if isinstance(fields, dict) else None
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    annotations = inner(fields, "metadata", "annotations")
     if isinstance(annotations, dict):
         for key in _WRITTEN_ABOUT & annotations.keys():
             del annotations[key]

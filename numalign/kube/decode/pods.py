@@ -9,9 +9,8 @@ path. Fields that no rule reads are ignored, so newer API servers are supported.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
 
-from numalign.kube.decode.parts import Part, inner, named
+from numalign.kube.decode.parts import Part, inner, inner_list, named
 from numalign.model import quantity, resources
 from numalign.model.errors import BadPod, BadQuantity, Mistake
 from numalign.model.pod import Container, Pod, Role
@@ -72,13 +71,9 @@ def _containers(spec: Part) -> Iterator[Container]:
             spec[key].wrong(f"has {len(listed)} containers: numalign supports at most {MOST_CONTAINERS}")
             return
     # All lists count, valid or not.
-    lists = (inner(spec.value, key) for key in ("initContainers", "containers"))
-    holders = (spec.value, *chain.from_iterable(each for each in lists if isinstance(each, list)))
-    bags = [inner(holder, "resources") for holder in holders]
-    amounts = [
-        inner(spec.value, "overhead"),
-        *(inner(bag, key) for bag in bags for key in ("requests", "limits")),
-    ]
+    holders = (spec.value, *inner_list(spec.value, "initContainers"), *inner_list(spec.value, "containers"))
+    bags = [inner(holder, "resources", key) for holder in holders for key in ("requests", "limits")]
+    amounts = [inner(spec.value, "overhead"), *bags]
     if (count := sum(len(each) for each in amounts if isinstance(each, dict))) > MOST_AMOUNTS:
         spec.wrong(f"has {count} resource quantities: numalign supports at most {MOST_AMOUNTS}")
         return

@@ -36,10 +36,10 @@ class RecreatedScheduling:
     def of(self, pod: Mapping[str, object]) -> Scheduling:
         """Return the constraints of a recreated v1 Pod, with every mistake; less of one that is too large."""
         fields: dict[str, Any] = kinds.cut(pod, kinds.PLACED)  # type: ignore[assignment]
-        spec, node = fields.get("spec"), inner(pod.get("spec"), "nodeName")
+        spec, node = fields.get("spec"), inner(pod, "spec", "nodeName")
         if isinstance(spec, dict):
             fields = {**fields, "spec": {key: spec[key] for key in spec if key != "nodeName"}}
-        pinned = inner(inner(pod.get("metadata"), "annotations"), PINNED_AT) is not None
+        pinned = inner(pod, "metadata", "annotations", PINNED_AT) is not None
         owners = islice(Part(fields)["metadata"]["ownerReferences"].objects(), MOST_OWNERS)
         stays = any(owner["kind"].text() == "Node" and owner["apiVersion"].text() == "v1" for owner in owners)
         try:

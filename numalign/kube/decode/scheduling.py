@@ -8,7 +8,6 @@ pod is denied because of a newer API. A pod that exceeds a limit (`excess`) may 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 
 from numalign.cache.pod_question import (
     MOST_CLAIMS,
@@ -22,7 +21,7 @@ from numalign.cache.pod_question import (
     Pin,
     PinReason,
 )
-from numalign.kube.decode.parts import Part, group, inner
+from numalign.kube.decode.parts import Part, group, inner, inner_list
 from numalign.model.constraints import (
     ANYWHERE,
     NAME_FIELD,
@@ -218,29 +217,24 @@ def excess(pod: object) -> ExceededLimit | None:
     for it, and never steered. Its lists are only measured, not read, so that this costs no more than for any
     other pod.
     """
-    terms = _list(pod, *_TERMS)
-    selected = reduce(inner, ("spec", "nodeSelector"), pod)
+    terms = inner_list(pod, *_TERMS)
+    selected = inner(pod, "spec", "nodeSelector")
     lengths = {
-        ExceededLimit.OWNERS: (len(_list(pod, *_OWNERS)), MOST_OWNERS),
+        ExceededLimit.OWNERS: (len(inner_list(pod, *_OWNERS)), MOST_OWNERS),
         ExceededLimit.SELECTOR: (len(selected) if isinstance(selected, dict) else 0, MOST_SELECTED),
-        ExceededLimit.TOLERATIONS: (len(_list(pod, "spec", "tolerations")), MOST_TOLERATIONS),
-        ExceededLimit.TERMS: (max(len(terms), len(_list(pod, *_AFFINITY, PREFERRED))), MOST_TERMS),
+        ExceededLimit.TOLERATIONS: (len(inner_list(pod, "spec", "tolerations")), MOST_TOLERATIONS),
+        ExceededLimit.TERMS: (max(len(terms), len(inner_list(pod, *_AFFINITY, PREFERRED))), MOST_TERMS),
     }
     for limit, (length, most) in lengths.items():
         if length > most:
             return limit
-    lists = [_list(term, key) for term in terms for key in ("matchExpressions", "matchFields")]
+    lists = [inner_list(term, key) for term in terms for key in ("matchExpressions", "matchFields")]
     if sum(map(len, lists)) > MOST_REQUIREMENTS:
         return ExceededLimit.REQUIREMENTS
-    values = sum(len(_list(requirement, "values")) for listed in lists for requirement in listed)
+    values = sum(len(inner_list(requirement, "values")) for listed in lists for requirement in listed)
     return ExceededLimit.VALUES if values > MOST_VALUES else None
 
 
 def crowded(owned: object) -> bool:
     """Return whether an object of any kind has more owners than are read."""
-    return len(_list(owned, *_OWNERS)) > MOST_OWNERS
-
-
-def _list(value: object, *steps: str) -> list[object]:
-    value = reduce(inner, steps, value)
-    return value if isinstance(value, list) else []
+    return len(inner_list(owned, *_OWNERS)) > MOST_OWNERS

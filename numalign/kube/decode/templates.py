@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from numalign.kube.decode import pods
-from numalign.kube.decode.parts import Part, group, inner
+from numalign.kube.decode.parts import Part, group, inner, inner_list
 from numalign.model import intent
 from numalign.model.errors import BadPod, Mistake
 from numalign.model.intent import Policy
@@ -339,8 +339,7 @@ def _of_component(part: Part, service: Part) -> TemplateLocation | None:
     spec = {**part.value} if isinstance(part.value, dict) else {}
     if model is not None:
         resources = {"resources": model["resources"]} if "resources" in model else {}
-        others = listed if isinstance(listed, list) else []
-        spec["containers"] = [*others, {"name": "kserve-container", **resources}]
+        spec["containers"] = [*inner_list(listed), {"name": "kserve-container", **resources}]
     # A worker has the annotations of its predictor.
     levels = (service["metadata"].value, part.parent.value, part.value)
     annotations = reduce(or_, (_fields(level, "annotations") for level in levels))
@@ -365,11 +364,11 @@ def _of_clique(part: Part, whole: Part) -> TemplateLocation | None:
     spec, clique = part["podSpec"], part.parent["metadata"] if part.parent is whole else part.parent
     if not isinstance(spec.value, dict):
         return None
-    startup = inner(inner(inner(whole.value, "spec"), "template"), "cliqueStartupType")
+    startup = inner(whole.value, "spec", "template", "cliqueStartupType")
     later = startup == "CliqueStartupTypeInOrder" and part.where != "spec.template.cliques[0].spec"
     more = {}
     if later or inner(part.value, "startsAfter"):
-        more = {"initContainers": [*_listed(spec.value, "initContainers"), {"name": "grove-initc"}]}
+        more = {"initContainers": [*inner_list(spec.value, "initContainers"), {"name": "grove-initc"}]}
     raw = {
         "metadata": {"annotations": _fields(clique.value, "annotations")},
         "spec": {**spec.value, **more},
@@ -387,13 +386,13 @@ def _of_step(part: Part, _whole: Part) -> TemplateLocation | None:
     step, workflow = part.value, part.parent.parent.value
     main = next((key for key in ("container", "script") if isinstance(inner(step, key), dict)), None)
     beside = "sidecars" if main else "containerSet.containers"
-    containers = _listed(step if main else inner(step, "containerSet"), beside.rpartition(".")[2])
+    containers = inner_list(step if main else inner(step, "containerSet"), beside.rpartition(".")[2])
     places = [f"{beside}[{at}]" for at in range(len(containers))]
     if main:
         containers, places = [{**_fields(step, main), "name": "main"}, *containers], [main, *places]
     if not containers:
         return None
-    annotations = {**_fields(inner(workflow, "podMetadata"), "annotations"), **_annotations(step)}
+    annotations = {**_fields(workflow, "podMetadata", "annotations"), **_annotations(step)}
     spec = {
         **{key: inner(step, key) or inner(workflow, key) for key in _PLACING},
         "initContainers": inner(step, "initContainers"),
@@ -455,15 +454,14 @@ def _node_patches(job: Part) -> list[object]:
             for patch in _PATCHES.found(job)
             if patch["name"].value == _NODE
         ),
-        *(each for each in overrides if {"name": _NODE} in _listed(each, "targetJobs")),
+        *(each for each in overrides if {"name": _NODE} in inner_list(each, "targetJobs")),
     ]
 
 
 def _merged(values: Iterable[object], *path: str) -> dict[str, Any]:
     """Return the fields at a path of each value in one, later ones first."""
-    above, key = path
     # Copying what is merged at each of ten thousand patches would take too long.
-    return dict(chain.from_iterable(_fields(inner(value, above), key).items() for value in values))
+    return dict(chain.from_iterable(_fields(value, *path).items() for value in values))
 
 
 _MADE: Mapping[GroupKind, Callable[[Part, Part], TemplateLocation | None]] = MappingProxyType(
@@ -567,7 +565,7 @@ def _inside(part: Part) -> Iterator[Part]:
 
 def _is_pod_spec(value: object) -> bool:
     # Only the first containers are read.
-    first = _listed(value, "containers")[: pods.MOST_CONTAINERS]
+    first = inner_list(value, "containers")[: pods.MOST_CONTAINERS]
     objects = [container for container in first if isinstance(container, dict)]
     return len(objects) == len(first) and any(
         isinstance(container.get("image"), str) or isinstance(container.get("resources"), dict)
@@ -619,7 +617,7 @@ def _astray(
         # Those of the TrainJob itself, and those that Trainer before 2.2 passes on to its JobSet alone.
         patched = _merged(_node_patches(Part(raw)), "metadata", "annotations")
         for above in ("metadata", "spec"):
-            written = _fields(inner(raw, above), "annotations")
+            written = _fields(raw, above, "annotations")
             for key in nsmallest(_MOST_NAMED, filter(_for_pods, written.keys() - patched.keys())):
                 place = f"put it on {_PATCHED_ANNOTATIONS}, or on the template of its runtime"
                 yield f"{above}.annotations[{key[:_LONGEST_KEY]}] has no effect on a TrainJob: {place}"
@@ -643,17 +641,12 @@ def _for_pods(key: object) -> bool:
 
 
 def _annotations(value: object) -> Mapping[str, str]:
-    return _fields(inner(value, "metadata"), "annotations")
+    return _fields(value, "metadata", "annotations")
 
 
-def _fields(value: object, key: str) -> dict[str, Any]:
-    fields = inner(value, key)
+def _fields(value: object, *steps: str) -> dict[str, Any]:
+    fields = inner(value, *steps)
     return fields if isinstance(fields, dict) else {}
-
-
-def _listed(value: object, key: str) -> list[object]:
-    listed = inner(value, key)
-    return listed if isinstance(listed, list) else []
 
 
 def _called(sort: GroupKind) -> str:
