@@ -48,10 +48,7 @@ class Fingerprint:
 
 
 def parse(value: object, method: object) -> Fingerprint | None:
-    """Return an exporter's fingerprint; None if it is invalid or its method is not known.
-
-    Without a method it includes all pods.
-    """
+    """Return an exporter's fingerprint, by default of all pods; None if it or its method is not known."""
     if not isinstance(value, str) or not _SHAPE.fullmatch(value):
         return None
     if not isinstance(method, str | None) or method not in {None, *Method}:

@@ -123,10 +123,7 @@ class KubeletConfiguration:
 
 
 def kubelet_configuration(raw: Mapping[str, object]) -> KubeletConfiguration:
-    """Return the configuration of the node named in `metadata.name`.
-
-    Raise `BadTopology` with every mistake.
-    """
+    """Return the configuration of the node in `metadata.name`; raise `BadTopology` with every mistake."""
     part = Part(raw)
     read = configuration(part, part["metadata"]["name"].required_text())
     part.raise_mistakes(BadTopology)

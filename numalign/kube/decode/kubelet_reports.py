@@ -122,10 +122,7 @@ def read_placements(text: object) -> Mapping[str, ObservedPlacement]:
 
 
 def write_machine(machine: DescribedMachine, kubelet: Mapping[str, object]) -> str:
-    """Return the report of a machine; `kubelet` has its `version` and the fields of its configuration.
-
-    Raise `BadReport` if the report is too long or cannot be read back.
-    """
+    """Return the report of a machine and a kubelet of a `version`; raise `BadReport` if it cannot be read."""
     cores: dict[ZoneId, list[Core]] = defaultdict(list)
     for core in machine.cores:
         cores[core.zone].append(core)
@@ -207,10 +204,7 @@ def _count(part: Part) -> int:
 
 
 def _plain_placement(pod: Any) -> ObservedPlacement | None:  # noqa: ANN401  whatever JSON has
-    """Return what a pod was given, if every value has the right type; None if anything is wrong.
-
-    Nearly all are valid, and each of thousands of nodes has a hundred pods.
-    """
+    """Return what a pod was given; None if anything is wrong. Thousands of nodes have a hundred pods each."""
     held: dict[tuple[str, ...], Resources] = {}
     try:
         if not pod.keys() <= _PLAIN_POD or len(pod["held"]) > placements.MOST_ENTRIES:

@@ -42,10 +42,7 @@ PlacesReader = Callable[[Part, Sequence[ZoneId]], Iterable[DevicePlace]]
 
 @dataclass(frozen=True, slots=True)
 class ZoneMemory:
-    """The memory of one zone in bytes, hugepages by resource name.
-
-    `reserved` is None if not set. `distances` are those to every zone, ascending by id, if set.
-    """
+    """The memory of one zone in bytes, and its distances to all, ascending by id; empty if not set."""
 
     zone: ZoneId
     memory: int

@@ -149,10 +149,7 @@ def join(
     node_facts: NodeFacts | None = None,
     configured: KubeletConfiguration | None = None,
 ) -> Node:
-    """Return the node that a topology describes, with what else is known of it.
-
-    Raise `BadNode` with every mistake if no kubelet starts with this configuration.
-    """
+    """Return the node of a topology and what else is known; raise `BadNode` if no kubelet starts with it."""
     node = checked(unchecked(topology, node_facts=node_facts, configured=configured), configured)
     if topology.uncertain:
         # There are no managers of uncertain resources that no zone lists.

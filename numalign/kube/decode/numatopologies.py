@@ -63,10 +63,7 @@ MOST_CONTAINERS = 4096
 
 @dataclass(frozen=True, slots=True)
 class CpuReport:
-    """One Numatopology; `threads` is the number per core, None if cores differ.
-
-    `gpus` are the GPUs of each zone, none unless all of them are on zones with CPUs.
-    """
+    """One Numatopology: threads per core if all are alike, and GPUs by zone if all of those are known."""
 
     topology: Topology
     threads: int | None
@@ -87,10 +84,7 @@ class CpuReport:
 
 
 def report(raw: Mapping[str, object]) -> CpuReport:
-    """Return the zones and the policy of a node; raise `BadTopology` with every mistake.
-
-    If a limit is exceeded, that is the only mistake.
-    """
+    """Return the CPUs and the policy of a node; raise `BadTopology` with every mistake, or one limit."""
     part = Part(raw)
     spec = part["spec"].required()
     _measure(spec)

@@ -268,10 +268,7 @@ class Part:
 
 @lru_cache(maxsize=4096)
 def amount_of(resource: str, text: str) -> int:
-    """Return the amount as `resources.parse_amount` does, with a cache: machines share amounts.
-
-    Only valid amounts are cached, and neither they nor the names of resources are long.
-    """
+    """Return the amount as `resources.parse_amount` does; valid ones, which are short, are cached."""
     return resources.parse_amount(resource, text)
 
 

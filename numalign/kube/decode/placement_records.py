@@ -59,10 +59,7 @@ def write(kept: Mapping[ZoneSet, Resources], node: Node) -> str:
 
 
 def read(text: str, *, several: str = "zones") -> Held:
-    """Return what a record says, the names of each set of zones, which are in the field `several`, in order.
-
-    Raise `BadRecord` with every mistake.
-    """
+    """Return what a record says, by the zones in the field `several`; raise `BadRecord` of every mistake."""
     if len(text) > LONGEST:
         raise BadRecord([Mistake("", f"has {len(text)} characters: at most {LONGEST} are allowed")])
     try:

@@ -39,10 +39,7 @@ def _entry(zones: list[str], amounts: Resources) -> dict[str, Any]:
 
 
 def held(record: Part, *, several: str = "zones") -> Held:
-    """Return what a record says, the names of each set of zones in order; mistakes are left in the part.
-
-    `several` is the field of an entry with the names of its zones.
-    """
+    """Return what a record says, by the zones in the field `several`; mistakes are left in the part."""
     if isinstance(record.value, list) and len(record.value) > MOST_ENTRIES:
         record.wrong(f"has {len(record.value)} entries: at most {MOST_ENTRIES} are allowed")
     bags = [inner(entry, "amount") for entry in inner_list(record.value)]

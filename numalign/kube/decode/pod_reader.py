@@ -149,8 +149,7 @@ class PodReader:
     def intent(self, request: PodRequest, namespace: str, policy: EffectivePolicy) -> Intent:
         """Return the intent for an existing pod; policy none if nothing is requested.
 
-        If the request cannot be read, only its policy counts: the pod was not evaluated, so it keeps no pod
-        away.
+        If it cannot be read, only its policy counts: the pod was not evaluated, so it keeps no pod away.
         """
         if policy.exemption(namespace, runtime_class=request.runtime_class):
             return NO_INTENT

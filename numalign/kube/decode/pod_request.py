@@ -54,8 +54,7 @@ class PodRequest:
 def decode(template: Mapping[str, object], *, most_mistakes: int, server: int | None = None) -> PodRequest:
     """Return the request in a template, with limited mistakes of containers and of annotations.
 
-    `server` is the minor version of the API server that is to store its pods, None if it is that of a stored
-    one.
+    `server` is the minor version of the API server that is to store its pods, None for a stored one.
     """
     needs: Demand | None = None
     unreadable: tuple[Mistake, ...] = ()

@@ -83,11 +83,7 @@ def without_pin(constraints: Constraints, node: str) -> Constraints:
 
 
 def without_classes(constraints: Constraints) -> Constraints:
-    """
-    Return the constraints without requirements on the class of nodes, which the webhook adds.
-
-    They only repeat what nodes of these classes would answer.
-    """
+    """Return the constraints without those on classes of nodes, which only repeat what these would answer."""
     return _without(constraints, lambda each: each.key == CLASS_LABEL)
 
 

@@ -47,10 +47,7 @@ _TOLERATING: Mapping[str, Tolerating] = {"": Tolerating.EQUAL, **{word.value: wo
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """The constraints of a pod on nodes; `claims` are the names of its first resource claims.
-
-    With an `excess`, only the name of its node was read.
-    """
+    """The constraints of a pod on nodes, and its first claims; with an `excess`, only its node was read."""
 
     constraints: Constraints
     pin: Pin | None

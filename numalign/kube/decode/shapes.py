@@ -97,10 +97,7 @@ def collection(namespace: str) -> Collection:
 
 
 def encode(memory: RememberedShapes) -> dict[str, str]:
-    """Return the data of the ConfigMap.
-
-    If it exceeds the limit, the last shapes `in_turn` are left out.
-    """
+    """Return the data of the ConfigMap; the last shapes `in_turn` are left out if it exceeds the limit."""
     data: dict[str, str] = {}
     if memory.losses:
         lasting, free = dict[str, str](), MOST_BYTES_OF_LOSSES
@@ -196,10 +193,7 @@ def _parsed(key: str, text: object) -> Part:
 
 
 def declared(listed: Part) -> tuple[Shape, ...]:
-    """Return the shapes in a declared list; mistakes are left in the part.
-
-    They may have labels that are not listed, unless they set `otherLabels` to false.
-    """
+    """Return declared shapes, which may have other labels by default; mistakes are left in the part."""
     if isinstance(listed.value, list) and len(listed.value) > MOST_SHAPES:
         listed.wrong(f"{len(listed.value)} shapes are more than the {MOST_SHAPES} that are allowed")
     shapes_ = []

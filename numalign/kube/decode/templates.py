@@ -218,10 +218,7 @@ class TemplateScan:
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """A pod that an object is or creates, and its place.
-
-    A pod at a guessed place may be invalid: then there is no pod, but mistakes.
-    """
+    """A pod that an object is or creates, and its place; None, with mistakes, if invalid at a guessed one."""
 
     place: TemplateLocation
     pod: Pod | None
@@ -258,10 +255,7 @@ def group_kind(raw: Mapping[str, object]) -> GroupKind:
 
 
 def pod_templates(scanned: TemplateScan, *, owner: Mapping[str, object]) -> tuple[PodTemplate, ...]:
-    """Return the pods at the places of an object, with its name and namespace.
-
-    Raise `BadPod` with every mistake of all of them, except at guessed places.
-    """
+    """Return the pods of an object; raise `BadPod` with every mistake of all, except at guessed places."""
     above = Part(owner)["metadata"]
     templates = []
     for place in scanned.places:

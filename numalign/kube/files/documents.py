@@ -90,8 +90,7 @@ def load(path: Path | str, *, stdin: BinaryIO | None = None) -> list[object]:
 def stream(path: Path | str, *, stdin: BinaryIO | None = None) -> Iterator[Document]:
     """Yield the objects of a file as `load` and `objects` return them, each decoded when it is yielded.
 
-    So a large list in JSON takes little more memory than its text. Raise `BadDocument` as `load` does,
-    possibly after the first objects.
+    So a large list in JSON takes little more memory than its text. `BadDocument` may come after some objects.
     """
     try:
         yield from objects(_whole(_lazily(_plain(_content(path, stdin), MOST_BYTES))))

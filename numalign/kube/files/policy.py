@@ -63,10 +63,7 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Exemptions:
-    """The pods that are never patched, warned about or refused.
-
-    A user that ends in `*` matches all names with that prefix.
-    """
+    """The pods that are never patched, warned about or refused; a user may be a prefix that ends in `*`."""
 
     users: tuple[str, ...] = ()
     namespaces: frozenset[str] = frozenset()
@@ -104,8 +101,7 @@ class ClusterPolicy:
         return Declared(self.shapes, self.pools)
 
     def rules_for(self, own: NamespaceRules, labels: Mapping[str, str], namespace: str) -> NamespaceRules:
-        """
-        Return the rules of a namespace: from its own labels, else from the first default with them.
+        """Return the rules of a namespace: from its own labels, else from the first default with them.
 
         Its own labels cannot raise the limit of exclusive CPUs that the first default with one sets.
         """

@@ -62,10 +62,7 @@ def read(data: bytes) -> Cluster:
 def of(
     values: Iterable[object], *, shape_history: ShapeHistory | None = None, where: str = "snapshot"
 ) -> Cluster:
-    """Return the cluster of decoded objects, lists of them included; raise `BadSnapshot`.
-
-    The `shape_history` is as for `load`; `where` is the source of the objects named in errors.
-    """
+    """Return the cluster of decoded objects, which are from `where`; raise `BadSnapshot`."""
     return build(documents.objects(values), shape_history=shape_history).checked(where)
 
 
