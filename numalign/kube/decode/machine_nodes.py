@@ -84,11 +84,7 @@ def join(
 
 
 def reported(
-    report: MachineReport,
-    topology: Topology,
-    *,
-    node_facts: NodeFacts | None = None,
-    build: Build = Machine,
+    report: MachineReport, topology: Topology, *, node_facts: NodeFacts | None = None, build: Build = Machine
 ) -> Node:
     """Return the empty node that its agent reports; topology name and policies are used as in `join`.
 

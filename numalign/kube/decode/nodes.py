@@ -144,10 +144,7 @@ def threads_per_core(labels: Part) -> int | None:
 
 
 def join(
-    topology: Topology,
-    *,
-    node_facts: NodeFacts | None = None,
-    configured: KubeletConfiguration | None = None,
+    topology: Topology, *, node_facts: NodeFacts | None = None, configured: KubeletConfiguration | None = None
 ) -> Node:
     """Return the node of a topology and what else is known; raise `BadNode` if no kubelet starts with it."""
     node = checked(unchecked(topology, node_facts=node_facts, configured=configured), configured)

@@ -127,9 +127,7 @@ def node_affinity(pod: Part, spec: Part) -> NodeAffinity:
     )
     preferences = tuple(preference.value for preference in preferred.objects())
     return NodeAffinity(
-        None if required.value is None else terms,
-        None if preferred.value is None else preferences,
-        too_much,
+        None if required.value is None else terms, None if preferred.value is None else preferences, too_much
     )
 
 

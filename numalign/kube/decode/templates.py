@@ -363,10 +363,7 @@ def _of_clique(part: Part, whole: Part) -> TemplateLocation | None:
     more = {}
     if later or inner(part.value, "startsAfter"):
         more = {"initContainers": [*inner_list(spec.value, "initContainers"), {"name": "grove-initc"}]}
-    raw = {
-        "metadata": {"annotations": _fields(clique.value, "annotations")},
-        "spec": {**spec.value, **more},
-    }
+    raw = {"metadata": {"annotations": _fields(clique.value, "annotations")}, "spec": {**spec.value, **more}}
     moved = (("metadata.annotations", clique["annotations"].where), ("spec", spec.where))
     return TemplateLocation(spec.where, raw, moved=moved)
 

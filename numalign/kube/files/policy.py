@@ -240,14 +240,7 @@ def _default(part: Part) -> Default:
     if cpus is not None and cpus > intent.MOST_CPUS:
         limit.wrong(f"must be at most {intent.MOST_CPUS}")
     rules = NamespaceRules(
-        default,
-        enforce,
-        warn,
-        audit,
-        scheduler=scheduler or None,
-        gate=gate,
-        heal=heal,
-        exclusive_cpus=cpus,
+        default, enforce, warn, audit, scheduler=scheduler or None, gate=gate, heal=heal, exclusive_cpus=cpus
     )
     selected = tuple(requirements(part["namespaceSelector"]))
     if rules == UNRULED and len(part.mistakes) == before:

@@ -32,10 +32,7 @@ class PolicyKeeper:
         self._log = log
         self._stamps = files.stamps([path] if path else [])
         self._reloads = Counter(
-            f"{PREFIX}policy_reloads",
-            "Changes of the policy file, by result.",
-            ["result"],
-            registry=registry,
+            f"{PREFIX}policy_reloads", "Changes of the policy file, by result.", ["result"], registry=registry
         )
         self._stale = Gauge(
             f"{PREFIX}policy_stale",

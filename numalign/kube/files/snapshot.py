@@ -13,14 +13,7 @@ from typing import Any, BinaryIO
 
 from numalign.kube.cluster import Cluster, ProblemsChanged, Settled
 from numalign.kube.cluster_state import ClusterState
-from numalign.kube.decode import (
-    device_classes,
-    kubelet_config,
-    nrt,
-    numatopologies,
-    server_version,
-    shapes,
-)
+from numalign.kube.decode import device_classes, kubelet_config, nrt, numatopologies, server_version, shapes
 from numalign.kube.decode.parts import Part
 from numalign.kube.files import documents
 from numalign.kube.files.documents import BadDocument, Document
