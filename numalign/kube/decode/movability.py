@@ -30,45 +30,30 @@ SOURCE = "kubernetes.io/config.source"
 
 _LABELS = frozenset(
     {
-        # scheduler-plugins, coscheduling; Koordinator reads the older ones too.
-        "scheduling.x-k8s.io/pod-group",
+        "scheduling.x-k8s.io/pod-group",  # scheduler-plugins; Koordinator reads the older ones too
         "pod-group.scheduling.sigs.k8s.io",
         "pod-group.scheduling.sigs.k8s.io/name",
-        # Kueue: groups of plain pods.
-        "kueue.x-k8s.io/pod-group-name",
-        # JobSet, and Kubeflow's trainer, which makes JobSets.
+        "kueue.x-k8s.io/pod-group-name",  # groups of plain pods
         "jobset.sigs.k8s.io/jobset-name",
-        "trainer.kubeflow.org/trainjob-ancestor-step",
-        # LeaderWorkerSet.
+        "trainer.kubeflow.org/trainjob-ancestor-step",  # Kubeflow's trainer makes JobSets
         "leaderworkerset.sigs.k8s.io/name",
-        # KubeRay.
         "ray.io/cluster",
-        # Kubeflow's training operator and its MPI operator: PyTorchJob, MPIJob, TFJob and the others.
-        "training.kubeflow.org/job-name",
+        "training.kubeflow.org/job-name",  # the training operator and the MPI operator
         "training.kubeflow.org/operator-name",
-        # Volcano's own jobs.
         "volcano.sh/job-name",
-        # Grove.
         "grove.io/podgang",
-        # Spark: executors are lost without their driver.
-        "spark-role",
+        "spark-role",  # executors are lost without their driver
     }
 )
 _ANNOTATIONS = frozenset(
     {
-        # Volcano.
-        "scheduling.k8s.io/group-name",
+        "scheduling.k8s.io/group-name",  # Volcano
         "scheduling.volcano.sh/group-name",
-        # KAI-Scheduler.
-        "pod-group-name",
-        # Koordinator.
+        "pod-group-name",  # KAI-Scheduler
         "gang.scheduling.koordinator.sh/name",
-        # YuniKorn.
         "yunikorn.apache.org/task-group-name",
         "yunikorn.apache.org/task-groups",
-        # JobSet.
         "jobset.sigs.k8s.io/jobset-name",
-        # Kueue.
         "kueue.x-k8s.io/pod-group-total-count",
     }
 )

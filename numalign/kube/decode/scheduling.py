@@ -9,18 +9,8 @@ pod is denied because of a newer API. A pod that exceeds a limit (`excess`) may 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from numalign.cache.pod_question import (
-    MOST_CLAIMS,
-    MOST_OWNERS,
-    MOST_REQUIREMENTS,
-    MOST_SELECTED,
-    MOST_TERMS,
-    MOST_TOLERATIONS,
-    MOST_VALUES,
-    ExceededLimit,
-    Pin,
-    PinReason,
-)
+from numalign.cache import pod_question as limits
+from numalign.cache.pod_question import ExceededLimit, Pin, PinReason
 from numalign.kube.decode.parts import Part, group, inner, inner_list
 from numalign.model.constraints import (
     ANYWHERE,
@@ -106,9 +96,26 @@ def scheduling(pod: object) -> Scheduling:
     pin = pinned(part, spec, affinity)
     listed = spec["resourceClaims"].value
     # Others handle how many there are.
-    claims = Part(listed[:MOST_CLAIMS] if isinstance(listed, list) else listed)
+    claims = Part(listed[: limits.MOST_CLAIMS] if isinstance(listed, list) else listed)
     names = tuple(claim["name"].text() for claim in claims.objects())
-    constraints = ANYWHERE if affinity.excess else _constraints(spec, affinity)
+    constraints = ANYWHERE
+    if not affinity.excess:
+        selected = spec["nodeSelector"].text_map()
+        tolerations = (
+            [toleration[name].text() for name in ("key", "operator", "value", "effect")]
+            for toleration in spec["tolerations"].objects()
+        )
+        constraints = Constraints(
+            tuple(Requirement(key, Operator.IN, frozenset({value})) for key, value in selected.items()),
+            None if affinity.required is None else _terms(affinity.required),
+            tuple(
+                dict.fromkeys(
+                    Toleration(key, _TOLERATING.get(operator), value, effect)
+                    for key, operator, value, effect in tolerations
+                )
+            ),
+            spec["os"]["name"].text(),
+        )
     return Scheduling(constraints, pin, affinity.excess, names, tuple(part.mistakes))
 
 
@@ -164,23 +171,6 @@ def pinned(pod: Part, spec: Part, affinity: NodeAffinity) -> Pin | None:
     return Pin(only_one, PinReason.NODE_FIELD) if names and all(names) else None
 
 
-def _constraints(spec: Part, affinity: NodeAffinity) -> Constraints:
-    selected = spec["nodeSelector"].text_map()
-    written = (
-        [part[name].text() for name in ("key", "operator", "value", "effect")]
-        for part in spec["tolerations"].objects()
-    )
-    tolerations = dict.fromkeys(
-        Toleration(key, _TOLERATING.get(operator), value, effect) for key, operator, value, effect in written
-    )
-    return Constraints(
-        tuple(Requirement(key, Operator.IN, frozenset({value})) for key, value in selected.items()),
-        None if affinity.required is None else _terms(affinity.required),
-        tuple(tolerations),
-        spec["os"]["name"].text(),
-    )
-
-
 def _terms(written: Iterable[NodeTerm]) -> tuple[Term, ...] | None:
     """Return the terms of the rules; None if one is unknown, so that any node may match."""
     terms = []
@@ -215,21 +205,24 @@ def excess(pod: object) -> ExceededLimit | None:
     terms = inner_list(pod, *_TERMS)
     selected = inner(pod, "spec", "nodeSelector")
     lengths = {
-        ExceededLimit.OWNERS: (len(inner_list(pod, *_OWNERS)), MOST_OWNERS),
-        ExceededLimit.SELECTOR: (len(selected) if isinstance(selected, dict) else 0, MOST_SELECTED),
-        ExceededLimit.TOLERATIONS: (len(inner_list(pod, "spec", "tolerations")), MOST_TOLERATIONS),
-        ExceededLimit.TERMS: (max(len(terms), len(inner_list(pod, *_AFFINITY, PREFERRED))), MOST_TERMS),
+        ExceededLimit.OWNERS: (len(inner_list(pod, *_OWNERS)), limits.MOST_OWNERS),
+        ExceededLimit.SELECTOR: (len(selected) if isinstance(selected, dict) else 0, limits.MOST_SELECTED),
+        ExceededLimit.TOLERATIONS: (len(inner_list(pod, "spec", "tolerations")), limits.MOST_TOLERATIONS),
+        ExceededLimit.TERMS: (
+            max(len(terms), len(inner_list(pod, *_AFFINITY, PREFERRED))),
+            limits.MOST_TERMS,
+        ),
     }
     for limit, (length, most) in lengths.items():
         if length > most:
             return limit
     lists = [inner_list(term, key) for term in terms for key in ("matchExpressions", "matchFields")]
-    if sum(map(len, lists)) > MOST_REQUIREMENTS:
+    if sum(map(len, lists)) > limits.MOST_REQUIREMENTS:
         return ExceededLimit.REQUIREMENTS
     values = sum(len(inner_list(requirement, "values")) for listed in lists for requirement in listed)
-    return ExceededLimit.VALUES if values > MOST_VALUES else None
+    return ExceededLimit.VALUES if values > limits.MOST_VALUES else None
 
 
 def crowded(owned: object) -> bool:
     """Return whether an object of any kind has more owners than are read."""
-    return len(inner_list(owned, *_OWNERS)) > MOST_OWNERS
+    return len(inner_list(owned, *_OWNERS)) > limits.MOST_OWNERS
