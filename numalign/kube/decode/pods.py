@@ -107,9 +107,6 @@ def _resources(bag: Part) -> tuple[Resources, Resources]:
     return requested, most
 
 
-# What the API server refuses.
-
-
 def api_mistakes(pod: object, known: AbstractSet[str] = frozenset()) -> tuple[Mistake, ...]:
     """Return what an API server refuses in the resources of a v1 Pod or template that it has not seen yet.
 

@@ -191,9 +191,6 @@ def _requirements(written: Iterable[Expression]) -> tuple[Requirement, ...]:
     )
 
 
-# Pods with an excessive number of entries.
-
-
 def excess(pod: object) -> ExceededLimit | None:
     """Return the limit that a pod exceeds; values with an unexpected shape count as empty.
 

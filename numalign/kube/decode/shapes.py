@@ -82,9 +82,6 @@ _LABEL_FIELDS = ("values", "always")
 _OTHERS = frozenset({LOSSES, LEFT_OUT})
 
 
-# The ConfigMap.
-
-
 def collection(namespace: str) -> Collection:
     """Return the ConfigMap in a namespace, as something to watch."""
     return Collection(
@@ -189,9 +186,6 @@ def _parsed(key: str, text: object) -> Part:
     return place
 
 
-# The policy file.
-
-
 def declared(listed: Part) -> tuple[Shape, ...]:
     """Return declared shapes, which may have other labels by default; mistakes are left in the part."""
     if isinstance(listed.value, list) and len(listed.value) > MOST_SHAPES:
@@ -209,9 +203,6 @@ def exported(shapes_: Iterable[KnownShape]) -> list[Object]:
         {"name": known.shape.name, **_written(known), "otherLabels": known.shape.other_labels}
         for known in shapes_
     ]
-
-
-# Reading a shape.
 
 
 def _shape(part: Part, *, other_labels: bool) -> Shape | None:
@@ -263,9 +254,6 @@ def _labels(listed: Part) -> Mapping[str, LabelValues]:
         if impossible := label_syntax.impossible(key, values.known or ()):
             part.wrong(impossible)
     return labels
-
-
-# Writing one.
 
 
 def _written(known_shape: KnownShape) -> Object:

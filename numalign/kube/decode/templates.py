@@ -270,9 +270,6 @@ def pod_templates(scanned: TemplateScan, *, owner: Mapping[str, object]) -> tupl
     return tuple(templates)
 
 
-# Kinds that are known.
-
-
 def _known(
     workload: Part, sort: GroupKind, paths: Iterable[TemplatePath]
 ) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
@@ -489,8 +486,6 @@ def _with_names(template: object) -> object:
     return {**template, "spec": {**spec, **named}}
 
 
-# Kinds that nobody knows.
-
 _OWN = frozenset({"apiVersion", "kind", "metadata", "status"})
 """Members of every object that hold no template."""
 
@@ -591,8 +586,6 @@ def _described_elsewhere(sort: GroupKind) -> tuple[str, ...]:
         return (f"the pods of a {_called(sort)} cannot be read from it and were not checked: {why}",)
     return ()
 
-
-# Misplaced annotations.
 
 _HANDING_ON = frozenset({POD, INFERENCE_SERVICE, POD_CLIQUE})
 """Types whose own annotations are those of their pods."""
