@@ -18,9 +18,7 @@ from numalign.kube.kinds import READY_KEY
 from numalign.model.intent import POLICY, VOLCANO_POLICY
 
 _KUBELETS = frozenset({"kubelet", "kubelet.exe"})
-_NODE = "Node"
 _ENDED = frozenset({"Succeeded", "Failed"})
-_ASKING = (POLICY, VOLCANO_POLICY)
 _TOPOLOGY = ("f:zones", "f:attributes", "f:topologyPolicies")
 
 
@@ -30,18 +28,28 @@ def traces(values: Iterable[object]) -> Traces:
     skews, last = dict[str, Skew](), dict[str, tuple[int, int]]()
     for document in documents.objects(values):
         part = Part(document.raw)
+        metadata, node = part["metadata"], part["spec"]["nodeName"].text()
         match document.group, document.kind:
             case nrt.GROUP, nrt.KIND:
-                writers[part["metadata"]["name"].text()] += sorted({*_writers(part)})
+                writers[metadata["name"].text()] += sorted({*_writers(metadata)})
             case "", "Node" if (seconds := _heartbeat_ahead(part)) is not None:
-                skews[part["metadata"]["name"].text()] = Skew(seconds)
+                skews[metadata["name"].text()] = Skew(seconds)
             case "", "Pod":
-                if place := _asks_on(part):
-                    asking[place].append(_name(part))
-                place = part["spec"]["nodeName"].text()
-                last[place] = max(last.get(place, (0, 0)), _start(part))
-    proved = {place: Skew(ahead, measured=False) for place, (_, ahead) in last.items() if ahead < 0}
+                asks = any(metadata["annotations"][key].text() for key in (POLICY, VOLCANO_POLICY))
+                if node and asks and part["status"]["phase"].text() not in _ENDED:
+                    namespace = metadata["namespace"].text() or "default"
+                    asking[node].append(f"{namespace}/{metadata['name'].text()}")
+                last[node] = max(last.get(node, (0, 0)), _start(part))
+    proved = {node: Skew(ahead, measured=False) for node, (_, ahead) in last.items() if ahead < 0}
     return Traces(writers, {node: sorted(pods) for node, pods in asking.items()}, proved | skews)
+
+
+def _writers(metadata: Part) -> Iterator[str]:
+    """Yield the programs that own a part of what an exporter writes; anyone may write annotations."""
+    for entry in metadata["managedFields"].objects():
+        written = {name for name, _ in entry["fieldsV1"].members()}
+        if not written.isdisjoint(_TOPOLOGY) and (manager := entry["manager"].text()):
+            yield manager
 
 
 def _heartbeat_ahead(node: Part) -> int | None:
@@ -51,7 +59,11 @@ def _heartbeat_ahead(node: Part) -> int | None:
     # Without heartbeats, a controller writes the condition.
     if ready is None or ready["status"].value == "Unknown":
         return None
-    beats = [*_beats(node)]
+    beats = [
+        entry
+        for entry in node["metadata"]["managedFields"].objects()
+        if entry["fieldsV1"]["f:status"]["f:conditions"][READY_KEY]["f:lastHeartbeatTime"].value is not None
+    ]
     written = max((entry["time"].time() for entry in beats), default=0)
     heartbeat = ready["lastHeartbeatTime"].time()
     if not (heartbeat and written):
@@ -61,38 +73,10 @@ def _heartbeat_ahead(node: Part) -> int | None:
     return heartbeat - written if alone or heartbeat > written else None
 
 
-def _beats(node: Part) -> Iterator[Part]:
-    """Yield the writes to which the last heartbeat belongs."""
-    for entry in node["metadata"]["managedFields"].objects():
-        if entry["fieldsV1"]["f:status"]["f:conditions"][READY_KEY]["f:lastHeartbeatTime"].value is not None:
-            yield entry
-
-
 def _start(pod: Part) -> tuple[int, int]:
     """Return when a pod was bound, and by how many seconds it started after that; zeros if unknown."""
     started, bound = pod["status"]["startTime"].time(), pod_informer.bound_at(pod)
     owner = pod_informer.owner_of(pod["metadata"])
     # A kubelet starts its static pods before the API server knows of them.
-    static = owner is not None and owner.kind == _NODE
+    static = owner is not None and owner.kind == "Node"
     return (bound, started - bound) if started and not static else (0, 0)
-
-
-def _writers(topology: Part) -> Iterator[str]:
-    """Yield the programs that own a part of what an exporter writes; anyone may write annotations."""
-    for entry in topology["metadata"]["managedFields"].objects():
-        written = {name for name, _ in entry["fieldsV1"].members()}
-        if not written.isdisjoint(_TOPOLOGY) and (manager := entry["manager"].text()):
-            yield manager
-
-
-def _asks_on(pod: Part) -> str:
-    """Return the node of a pod that requests alignment; "" for any other pod, and for one that has ended."""
-    annotations = pod["metadata"]["annotations"]
-    if pod["status"]["phase"].text() in _ENDED or not any(annotations[key].text() for key in _ASKING):
-        return ""
-    return pod["spec"]["nodeName"].text()
-
-
-def _name(pod: Part) -> str:
-    metadata = pod["metadata"]
-    return f"{metadata['namespace'].text() or 'default'}/{metadata['name'].text()}"
