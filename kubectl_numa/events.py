@@ -101,7 +101,13 @@ def _started(part: Part) -> Started:
     _object(part, NODE_FIELDS)
     name, described, config = part["name"].required_text(), part["machine"], part["kubeletConfig"]
     by_machine, published = described.value is not None, part["nrt"]
-    topology = _topology(published if by_machine else published.required(), name)
+    if not by_machine:
+        published.required()
+    topology = Topology(name, ())
+    if published.value is not None and (decoded := _decoded(published, nrt.topology)):
+        # What an exporter may get wrong for a while, the author of a file can correct.
+        part.mistakes.extend(_under(published, decoded.odd))
+        topology = replace(decoded, name=name)
     configured = None if config.value is None else configuration(config, name)
     minor, threads = nodes.minor_version(part["kubeletVersion"]), nodes.threads_per_core(part["labels"])
     facts = NodeFacts(name, minor=minor, threads=threads)
@@ -123,16 +129,6 @@ def _object(part: Part, fields: tuple[str, ...]) -> None:
     part.only(fields)
     if part.value is None:
         part.raise_mistakes(BadLine)
-
-
-def _topology(part: Part, name: str) -> Topology:
-    """Return the topology, under the name of the node."""
-    if part.value is None:
-        return Topology(name, ())
-    topology = _decoded(part, nrt.topology) or Topology(name, ())
-    # What an exporter may get wrong for a while, the author of a file can correct.
-    part.mistakes.extend(_under(part, topology.odd))
-    return replace(topology, name=name)
 
 
 def _created(part: Part) -> Created:
@@ -178,25 +174,22 @@ def _container(container: str, part: Part) -> ObservedContainer:
 
 def _by_zones(listed: Part) -> dict[ZoneSet, Resources]:
     """Return amounts by set of zones: integers in millicores, bytes and units."""
-    return {_zone_set(name, part): _integers(part) for name, part in listed.members()}
-
-
-def _zone_set(name: str, part: Part) -> ZoneSet:
-    if not _ZONE_SET.fullmatch(name):
-        part.wrong("is not listed under zone ids separated by commas, such as 0,1")
-        return ()
-    return tuple(sorted({ZoneId(int(zone)) for zone in name.split(",") if zone}))
-
-
-def _integers(listed: Part) -> Resources:
-    amounts = ((name, part.integer()) for name, part in listed.members())
-    return Resources({name: amount for name, amount in amounts if amount is not None})
-
-
-def _deleted(part: Part) -> Deleted:
-    return Deleted(part.required_text())
+    by_zones: dict[ZoneSet, Resources] = {}
+    for zones, part in listed.members():
+        if not _ZONE_SET.fullmatch(zones):
+            part.wrong("is not listed under zone ids separated by commas, such as 0,1")
+            continue
+        amounts = {name: entry.integer() for name, entry in part.members()}
+        ids = sorted({ZoneId(int(zone)) for zone in zones.split(",") if zone})
+        by_zones[tuple(ids)] = Resources({name: n for name, n in amounts.items() if n is not None})
+    return by_zones
 
 
 _EVENTS: Mapping[str, Callable[[Part], NodeEvent]] = MappingProxyType(
-    {"node": _started, "create": _created, "observed": _observed, "delete": _deleted}
+    {
+        "node": _started,
+        "create": _created,
+        "observed": _observed,
+        "delete": lambda part: Deleted(part.required_text()),
+    }
 )

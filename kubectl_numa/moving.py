@@ -1,5 +1,5 @@
 """
-Which pods would have to move for one to fit: the cluster with all its pods, and the answer for programs.
+Which pods would have to move for one to fit: the cluster with all its pods, and the answer.
 
 Pods come from the same documents as everything else. Each is read twice: as a pod on its node, by the common
 reader, and, once it might have to move, as what its owner would recreate.
@@ -16,8 +16,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.lines import some
+from kubectl_numa.lines import TextWriter, counted, full_name, some, zones
 from kubectl_numa.notices import notify
+from kubectl_numa.pages import intent_text
 from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.cache import Question, dra
 from numalign.cache.pod_question import Exempt, PodQuestion
@@ -37,9 +38,9 @@ from numalign.ledger.reservations import Reservations
 from numalign.model.intent import PINNED_AT, Match
 from numalign.model.node import Node
 from numalign.runtime import logs
-from numalign.runtime.logs import Log
 from numalign.scheduling import defragmentation
 from numalign.scheduling.defragmentation import (
+    EXHAUSTIVE,
     Advice,
     Cluster,
     Hindrance,
@@ -56,6 +57,17 @@ _CLASSES: Mapping[str, int] = MappingProxyType(
     {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 )
 """The priority classes of every cluster (pkg/apis/scheduling/types.go)."""
+
+_INDENT = 10
+_INNER = 16
+_MOST_STAYING = 8
+_STYLES = {
+    Remedy.FITS: "green",
+    Remedy.WAITS: "green",
+    Remedy.MOVES: "yellow",
+    Remedy.STUCK: "red",
+    Remedy.NEVER: "red",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +105,15 @@ async def placing(
     view: ClusterView, objects: Sequence[object], *, match: Match, complete: bool
 ) -> PlacedPods:
     """Return the pods in these documents, on the nodes of a cluster; `complete` if all were requested."""
-    stored = {uid_of(raw): raw for raw in map(_stored, _pods(objects))}
-    keeper = PolicyKeeper(None, log=_silent(), registry=CollectorRegistry())
+    pods = (
+        _stored(document.raw)
+        for document in documents.objects(objects)
+        if (document.group, document.kind) == ("", PODS_IN_FILES.kind) and not document.trouble
+    )
+    stored = {uid_of(pod): pod for pod in pods}
+    # Invalid pods are reported with all that was skipped.
+    silent = logs.to(StringIO(), level="error", form="text")
+    keeper = PolicyKeeper(None, log=silent, registry=CollectorRegistry())
     keeper.now = view.policy
     # Whoever adds a pending pod to a file to ask about it leaves out those that run.
     has_all_pods = complete or any(inner(raw.get("spec"), "nodeName") for raw in stored.values())
@@ -108,7 +127,7 @@ async def placing(
         complete=lambda _settled: has_all_pods,
     )
     informer = PodInformer(
-        state, state.reader, recreated=RecreatedScheduling(), log=_silent(), registry=CollectorRegistry()
+        state, state.reader, recreated=RecreatedScheduling(), log=silent, registry=CollectorRegistry()
     )
     for raw in stored.values():
         informer.put(raw)
@@ -139,22 +158,9 @@ def placed_if_permitted(
     return placed_pods(view, every, match=match, complete=complete)
 
 
-def _silent() -> Log:
-    """Return a log that discards everything: invalid pods are reported with all that was skipped."""
-    return logs.to(StringIO(), level="error", form="text")
-
-
-def _pods(objects: Iterable[object]) -> Iterable[Object]:
-    return (
-        dict(document.raw)
-        for document in documents.objects(objects)
-        if (document.group, document.kind) == ("", PODS_IN_FILES.kind) and not document.trouble
-    )
-
-
-def _stored(raw: Object) -> Object:
+def _stored(raw: Mapping[str, Any]) -> Object:
     """Return the pod as it would be stored: files written by hand have neither namespace nor UID."""
-    pod = PODS_IN_FILES.described(raw)
+    pod = PODS_IN_FILES.described(dict(raw))
     metadata = pod.get("metadata")
     if not isinstance(metadata, dict):
         return pod
@@ -198,7 +204,12 @@ def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wan
     """Return which pods would have to move for a pod to fit on one of these nodes, by default on any."""
     residents = defaultdict[str, list[Resident]](list)
     for each in placed.running:
-        residents[each.node].append(_resident(each, placed.stored[each.uid]))
+        why = obstacle(placed.stored[each.uid])
+        stays = SENTENCES[why] if why and not each.leaving else ""
+        name = (each.namespace, each.name)
+        residents[each.node].append(
+            Resident(each.uid, name, each.priority, each.created, stays, each.leaving)
+        )
     cluster = Cluster(
         placed.state.reservations,
         placed.state.cache,
@@ -209,18 +220,6 @@ def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wan
     new = Newcomer(uid, (pod.namespace, pod.name), view.by_node(pod), pod.constraints)
     names = [node.name for node in view.cluster.nodes] if nodes is None else nodes
     return defragmentation.advise(new, priority, cluster, names, plans=plans, progress=progress)
-
-
-def _resident(pod: PodInfo, stored: Object) -> Resident:
-    why = obstacle(stored)
-    return Resident(
-        pod.uid,
-        (pod.namespace, pod.name),
-        pod.priority,
-        pod.created,
-        SENTENCES[why] if why and not pod.leaving else "",
-        pod.leaving,
-    )
 
 
 def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer | None:
@@ -254,27 +253,22 @@ def summary(advice: Advice) -> str:
     if advice.remedy is Remedy.STUCK and not advice.candidates:
         return "fits on no node that is available now; others are cordoned, not ready or not evaluated"
     if advice.remedy is Remedy.STUCK:
-        return f"fits nowhere now, and moving pods does not help on {_candidates(advice)}"
+        many = f"any of {advice.candidates:,} nodes that could take it"
+        nodes = "the one node that could take it" if advice.candidates == 1 else many
+        return f"fits nowhere now, and moving pods does not help on {nodes}"
     best = advice.plans[0]
     if advice.remedy is Remedy.WAITS:
-        return f"fits nowhere now, but will fit on {best.node} after the deletion of {listed(best.leaving)}"
-    moved = listed([move.resident for move in best.moves])
+        return f"fits nowhere now, but will fit on {best.node} after the deletion of {_listed(best.leaving)}"
+    moved = _listed([move.resident for move in best.moves])
     return f"fits nowhere now, but would fit on {best.node} if {moved} moved"
 
 
-def _candidates(advice: Advice) -> str:
-    count = advice.candidates
-    return "the one node that could take it" if count == 1 else f"any of {count:,} nodes that could take it"
-
-
-def named(pod: Resident) -> str:
-    """Return namespace and name."""
+def _named(pod: Resident) -> str:
     return "/".join(pod.name)
 
 
-def listed(pods: Sequence[Resident]) -> str:
-    """Return the first ones by name, and how many more there are."""
-    return some(map(named, pods))
+def _listed(pods: Sequence[Resident]) -> str:
+    return some(map(_named, pods))
 
 
 def to_json(pod: PodDecision, priority: int, advice: Advice) -> dict[str, Any]:
@@ -287,38 +281,102 @@ def to_json(pod: PodDecision, priority: int, advice: Advice) -> dict[str, Any]:
         "proven": advice.proven,
         "candidates": advice.candidates,
         "fits": list(advice.fitting),
-        "plans": [_plan(plan) for plan in advice.plans],
-        "inTheWay": [_hindrance(each) for each in advice.hindrances],
-    }
-
-
-def _plan(plan: Plan) -> dict[str, Any]:
-    return {
-        "node": plan.node,
-        "placement": placements.render_held(plan.held),
-        "leaving": [_identity(each) for each in plan.leaving],
-        "moves": [_move(move) for move in plan.moves],
-    }
-
-
-def _move(move: Move) -> dict[str, Any]:
-    return {
-        **_identity(move.resident),
-        "to": move.node,
-        "placement": placements.render_held(move.prediction.held or {}),
-        "afterThePod": move.after,
-    }
-
-
-def _hindrance(each: Hindrance) -> dict[str, Any]:
-    return {
-        "node": each.node,
-        "reason": each.reason,
-        "noOtherPlace": [_identity(pod) for pod in each.unplaced],
-        "stay": [{**_identity(pod), "why": pod.obstacle} for pod in each.staying],
+        "plans": [
+            {
+                "node": plan.node,
+                "placement": placements.render_held(plan.held),
+                "leaving": [_identity(each) for each in plan.leaving],
+                "moves": [
+                    {
+                        **_identity(move.resident),
+                        "to": move.node,
+                        "placement": placements.render_held(move.prediction.held or {}),
+                        "afterThePod": move.after,
+                    }
+                    for move in plan.moves
+                ],
+            }
+            for plan in advice.plans
+        ],
+        "inTheWay": [
+            {
+                "node": each.node,
+                "reason": each.reason,
+                "noOtherPlace": [_identity(resident) for resident in each.unplaced],
+                "stay": [{**_identity(resident), "why": resident.obstacle} for resident in each.staying],
+            }
+            for each in advice.hindrances
+        ],
     }
 
 
 def _identity(pod: Resident) -> dict[str, Any]:
     namespace, name = pod.name
     return {"namespace": namespace, "name": name, "priority": pod.priority, "created": pod.created}
+
+
+def show(pod: PodDecision, advice: Advice, writer: TextWriter, *, now: float, never: str = "") -> None:
+    """Write the whole advice; `now` is in seconds since 1970, `never` is why no node ever takes the pod."""
+    writer.entry("", f"{full_name(pod.namespace, pod.name)} {intent_text(pod)}", indent=0, style="bold")
+    writer.entry("  ", summary(advice), indent=2, style=_STYLES[advice.remedy])
+    if never:
+        writer.entry("  never:", never, indent=_INDENT, label_style="red")
+    for plan in advice.plans:
+        _draw_plan(plan, writer, now=now)
+    for hindrance in advice.hindrances:
+        _draw_hindrance(hindrance, writer)
+    if words := _certainty(advice):
+        writer.write("")
+        writer.entry("  ", words, indent=2, style="dim")
+
+
+def _certainty(advice: Advice) -> str:
+    """Return whether there may be a better plan; "" if none was looked for."""
+    if advice.remedy in (Remedy.FITS, Remedy.NEVER) or not advice.candidates:
+        return ""
+    if advice.plans:
+        sure = "moving fewer or less important pods would not be enough"
+        perhaps = "moving fewer or less important pods may be enough: not all combinations were tried"
+        return sure if advice.proven else perhaps
+    return "" if advice.proven else f"not all combinations of more than {EXHAUSTIVE} pods were tried"
+
+
+def _draw_plan(plan: Plan, writer: TextWriter, *, now: float) -> None:
+    writer.write("")
+    writer.entry("  room on ", plan.node, indent=_INDENT, style="bold")
+    for pod in plan.leaving:
+        writer.entry("    wait", f"for {_named(pod)}, which is being deleted", indent=_INDENT)
+    for move in plan.moves:
+        if not move.after:
+            _draw_move(move, writer, now=now)
+    writer.entry("    then", f"the pod gets {zones(placements.render_held(plan.held))}", indent=_INDENT)
+    for move in plan.moves:
+        if move.after:
+            _draw_move(move, writer, now=now)
+
+
+def _draw_move(move: Move, writer: TextWriter, *, now: float) -> None:
+    pod, age = move.resident, ""
+    if pod.created:
+        seconds = max(0, int(now - pod.created))
+        units = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+        size, unit = next(((size, unit) for size, unit in units if seconds >= size), (1, "s"))
+        age = f", {seconds // size}{unit} old"
+    writer.entry("    move", f"{_named(pod)} (priority {pod.priority:,}{age})", indent=_INDENT)
+    to = f"back to {move.node}, after the pod was placed" if move.after else f"to {move.node}"
+    gets = zones(placements.render_held(move.prediction.held or {}))
+    writer.entry("", f"{to}: {gets}", indent=_INNER)
+
+
+def _draw_hindrance(hindrance: Hindrance, writer: TextWriter) -> None:
+    writer.write("")
+    writer.entry("  not on ", hindrance.node, indent=_INDENT, style="bold")
+    if hindrance.unplaced:
+        words = f"{_listed(hindrance.unplaced)} would have to move, but there is no place for all of them"
+        writer.entry("    why", words, indent=_INDENT)
+    elif hindrance.reason:
+        writer.entry("    why", f"{hindrance.reason}, even if all pods that may move did", indent=_INDENT)
+    for pod in hindrance.staying[:_MOST_STAYING]:
+        writer.entry("    stays", f"{_named(pod)}: {pod.obstacle}", indent=_INDENT)
+    if (more := len(hindrance.staying) - _MOST_STAYING) > 0:
+        writer.entry("    stays", f"and {counted(more, 'more pod')}", indent=_INDENT)

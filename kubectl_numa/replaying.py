@@ -16,7 +16,6 @@ from numalign.decision.doubts import Doubt, doubts
 from numalign.decision.evaluate import refusal_of
 from numalign.kubelet import admit as kubelet
 from numalign.kubelet.admission_errors import RejectionReason
-from numalign.kubelet.admit import PodAdmitResult
 from numalign.kubelet.managers_state import Assignments
 from numalign.kubelet.observed_state import observe
 from numalign.model import demand as demands
@@ -54,15 +53,19 @@ class PredictedAdmission:
             "pod": self.pod,
             "admitted": self.reason is None,
             **why,
-            "containers": {grant.container: self._container(grant) for grant in self.grants},
+            "containers": {
+                grant.container: {
+                    "affinity": grant.affinity,
+                    "preferred": grant.preferred,
+                    **self._held(grant),
+                    **({"choices": grant.chosen} if grant.chosen else {}),
+                }
+                for grant in self.grants
+            },
             **shared,
             "known": self.node.known,
             **uncertain,
         }
-
-    def _container(self, grant: Grant) -> dict[str, Any]:
-        choices = {"choices": grant.chosen} if grant.chosen else {}
-        return {"affinity": grant.affinity, "preferred": grant.preferred, **self._held(grant), **choices}
 
     def _held(self, grant: Grant) -> dict[str, Any]:
         # CPU IDs are meaningful only if the machine was described.
@@ -147,7 +150,9 @@ class Session:
         for turn in turns:
             steps.append((turn, _turned(steps[-1][1] if steps else self.first, turn)))
         settled = 0
-        while settled < len(steps) - 1 and not _is_guess(steps[settled][0]):
+        for turn, _ in steps[:-1]:
+            if isinstance(turn, AdmissionTurn) and turn.truth is None:
+                break
             settled += 1
         return Session(steps[settled - 1][1] if settled else self.first, tuple(steps[settled:]))
 
@@ -177,8 +182,14 @@ def _created(session: Session, event: Created) -> tuple[Session, PredictedAdmiss
     node = session.now.released()
     # No kubelet is newer than its API server.
     demand = demands.of(event.pod.stored(node.options.version))
-    answer = _predicted(name, node, demand, kubelet.admit(node, demand))
-    return session.after(AdmissionTurn(name, demand)), answer
+    admission = kubelet.admit(node, demand)
+    read = kubelet.effective_demand(node, demand)
+    predicted = PredictedAdmission(name, node, doubts=doubts(node, read))
+    if (refused := admission.refusal) and (refusal := refusal_of(node, read, admission)):
+        predicted = replace(predicted, reason=refused.reason, message=wording.refused(refusal))
+    else:
+        predicted = replace(predicted, grants=admission.placement.grants, whole=admission.placement.whole)
+    return session.after(AdmissionTurn(name, demand)), predicted
 
 
 def _observed(session: Session, event: Observed) -> Session:
@@ -192,20 +203,22 @@ def _observed(session: Session, event: Observed) -> Session:
     return session.after(event)
 
 
-def _is_guess(turn: Turn) -> bool:
-    return isinstance(turn, AdmissionTurn) and turn.truth is None
-
-
 def _turned(state: NodeState, turn: Turn) -> NodeState:
     match turn:
         case AdmissionTurn():
             return _admitted(state, turn)
         case Observed():
-            return _corrected(state, turn)
+            stay = state.pods[turn.pod]
+            node = state.node if stay.held is None else kubelet.release(state.node, [stay.held])
+            if turn.seen is None:
+                rejected = Stay(stay.demand, None, seen=True)
+                return NodeState(node, {**state.pods, turn.pod: rejected}, state.leaving)
+            # What was left when it was observed is outdated.
+            return _with_truth(replace(state, node=node), turn.pod, stay.demand, replace(turn, left=None))
         case Deleted():
-            stay = state.pods.get(turn.pod)
+            gone = state.pods.get(turn.pod)
             pods = {name: other for name, other in state.pods.items() if name != turn.pod}
-            return NodeState(state.node, pods, (*state.leaving, stay) if stay else state.leaving)
+            return NodeState(state.node, pods, (*state.leaving, gone) if gone else state.leaving)
         case _:
             assert_never(turn)
 
@@ -223,34 +236,32 @@ def _admitted(state: NodeState, turn: AdmissionTurn) -> NodeState:
     return NodeState(kubelet.charge(node, admission), {**state.pods, pod: Stay(demand, admission.held)})
 
 
-def _corrected(state: NodeState, turn: Observed) -> NodeState:
-    """Apply another observation of a pod; what was left at the time is outdated."""
-    stay = state.pods[turn.pod]
-    node = state.node if stay.held is None else kubelet.release(state.node, [stay.held])
-    if turn.seen is None:
-        return NodeState(node, {**state.pods, turn.pod: Stay(stay.demand, None, seen=True)}, state.leaving)
-    before = NodeState(node, state.pods, state.leaving)
-    return _with_truth(before, turn.pod, stay.demand, replace(turn, left=None))
-
-
 def _with_truth(state: NodeState, pod: str, demand: Demand, truth: Observed) -> NodeState:
     """Return the state with what a pod really holds; wrong guesses of the same CPUs are made again."""
-    node, held = _seen(state.node, demand, truth)
-    contested = held.cpus if _given_once(node) else 0
+    places = _places(demand)
+    containers = sorted(truth.seen or (), key=lambda entry: places[entry.container])
+    if not state.node.machine:
+        # CPU IDs mean nothing on a machine that is only assumed; that there are none does.
+        containers = [
+            replace(entry, cpus=None if any(CPU in bag for bag in entry.amounts.values()) else 0)
+            for entry in containers
+        ]
+    node, held = observe(state.node, demand, containers, truth.left)
+    laid = node.machine.topology if node.machine else None
+    units = (laid.sockets, laid.caches, laid.cores) if laid else ()
+    # With uneven sockets or cores, a kubelet allocates CPUs twice.
+    given_once = all(len({unit.bit_count() for unit in alike}) == 1 for alike in units)
+    contested = held.cpus if given_once else 0
     leaving = tuple(_yielding(stay, contested) for stay in state.leaving)
     pods = {**state.pods, pod: Stay(demand, held, seen=True)}
     for name, stay in state.pods.items():
         yielding = _yielding(stay, contested)
         if name != pod and yielding is not stay and yielding.held is not None:
-            node, pods[name] = _guessed(kubelet.release(node, [yielding.held]), stay.demand)
+            node = kubelet.release(node, [yielding.held])
+            admission = kubelet.admit(node, stay.demand)
+            node = kubelet.charge(node, admission)
+            pods[name] = Stay(stay.demand, None if admission.refusal else admission.held)
     return NodeState(node, pods, leaving)
-
-
-def _given_once(node: Node) -> bool:
-    """Return whether no CPU is ever allocated twice; with uneven sockets or cores, a kubelet does that."""
-    laid = node.machine.topology if node.machine else None
-    units = (laid.sockets, laid.caches, laid.cores) if laid else ()
-    return all(len({unit.bit_count() for unit in alike}) == 1 for alike in units)
 
 
 def _yielding(stay: Stay, cpus: CpuSet) -> Stay:
@@ -260,57 +271,25 @@ def _yielding(stay: Stay, cpus: CpuSet) -> Stay:
     return replace(stay, held=stay.held._replace(cpus=stay.held.cpus & ~cpus))
 
 
-def _guessed(node: Node, demand: Demand) -> tuple[Node, Stay]:
-    admission = kubelet.admit(node, demand)
-    return kubelet.charge(node, admission), Stay(demand, None if admission.refusal else admission.held)
-
-
-def _seen(node: Node, demand: Demand, truth: Observed) -> tuple[Node, Assignments]:
-    """Return the node with what the containers were observed to hold, in the order of admission."""
-    places = _places(demand)
-    containers = sorted(truth.seen or (), key=lambda entry: places[entry.container])
-    if not node.machine:
-        # CPU IDs mean nothing on a machine that is only assumed; that there are none does.
-        containers = [
-            replace(entry, cpus=None if any(CPU in bag for bag in entry.amounts.values()) else 0)
-            for entry in containers
-        ]
-    return observe(node, demand, containers, truth.left)
-
-
-def _predicted(name: str, node: Node, demand: Demand, admission: PodAdmitResult) -> PredictedAdmission:
-    read = kubelet.effective_demand(node, demand)
-    unsure, refused, refusal = doubts(node, read), admission.refusal, refusal_of(node, read, admission)
-    if refused is None or refusal is None:
-        return PredictedAdmission(
-            name, node, admission.placement.grants, admission.placement.whole, doubts=unsure
-        )
-    message = wording.refused(refusal)
-    return PredictedAdmission(name, node, reason=refused.reason, message=message, doubts=unsure)
-
-
 def _places(demand: Demand) -> dict[str, int]:
     return {name: at for at, name in enumerate([WHOLE_POD, *(step.container for step in demand.steps)])}
 
 
 def _check(event: Observed, demand: Demand, node: Node) -> None:
-    if mistakes := [*_strange(event, _places(demand), node)]:
-        raise BadLine(mistakes)
-
-
-def _strange(event: Observed, containers: Mapping[str, int], node: Node) -> Iterator[Mistake]:
-    """Yield mistakes for observations of things that do not exist."""
+    """Raise `BadLine` for observations of things that do not exist."""
+    known, mistakes = _places(demand), list[Mistake]()
     for entry in event.seen or ():
-        where = (
-            "observed.shared" if entry.container == WHOLE_POD else f"observed.containers.{entry.container}"
-        )
-        if entry.container not in containers:
-            yield Mistake(where, "the pod has no such container")
-        yield from _strange_zones(f"{where}.amounts", entry.amounts, node)
+        name = entry.container
+        where = "observed.shared" if name == WHOLE_POD else f"observed.containers.{name}"
+        if name not in known:
+            mistakes.append(Mistake(where, "the pod has no such container"))
+        mistakes += _strange_zones(f"{where}.amounts", entry.amounts, node)
         strange = (entry.cpus or 0) & ~node.machine.topology.everything if node.machine else 0
         if strange:
-            yield Mistake(f"{where}.cpus", f"CPU {render_list(strange)} is not on this machine")
-    yield from _strange_zones("observed.free", event.left or {}, node)
+            mistakes.append(Mistake(f"{where}.cpus", f"CPU {render_list(strange)} is not on this machine"))
+    mistakes += _strange_zones("observed.free", event.left or {}, node)
+    if mistakes:
+        raise BadLine(mistakes)
 
 
 def _strange_zones(where: str, listed: Mapping[ZoneSet, object], node: Node) -> Iterator[Mistake]:

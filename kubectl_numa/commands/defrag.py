@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from kubectl_numa import manifests, moving, moving_page, options, typed_names
+from kubectl_numa import manifests, moving, options, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.listings import Output
 from kubectl_numa.manifests import Namespace
@@ -124,7 +124,7 @@ def defrag(  # noqa: PLR0913 - one argument for each option
         return
     # Why no node could ever take the pod, as in `explain`.
     never = pod.decision.refusal or view.why_not(pod) if advice.remedy is Remedy.NEVER else ""
-    moving_page.show(pod, advice, options.text_writer(), now=view.seen, never=never)
+    moving.show(pod, advice, options.text_writer(), now=view.seen, never=never)
 
 
 @dataclass(frozen=True, slots=True)
