@@ -20,12 +20,13 @@ from kubectl_numa.lines import TextWriter, counted, full_name, some, zones
 from kubectl_numa.notices import notify
 from kubectl_numa.pages import intent_text
 from kubectl_numa.questions import ClusterView, PodDecision
+from kubectl_numa.selection import PodSelection
 from numalign.cache import Question, dra
 from numalign.cache.pod_question import Exempt, PodQuestion
 from numalign.decision.evaluate import NO_INTENT
 from numalign.kube.command_line import Trouble
 from numalign.kube.decode import placements
-from numalign.kube.decode.parts import inner
+from numalign.kube.decode.parts import Part, inner
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.recreated import RecreatedScheduling, without_exclusions, without_pin
 from numalign.kube.decode.scheduling import scheduling
@@ -82,6 +83,11 @@ class PlacedPods:
     stored: Mapping[str, Object]
     problems: tuple[object, ...]
     complete: bool
+
+    def selects(self, selection: PodSelection, pod: PodInfo) -> bool:
+        """Return whether one of these pods is selected, by its namespace and its labels."""
+        labels = Part(self.stored[pod.uid])["metadata"]["labels"].text_map()
+        return selection.selects(pod.namespace, labels)
 
     @property
     def running(self) -> Iterable[PodInfo]:

@@ -18,13 +18,12 @@ from kubectl_numa.lines import TextWriter, counted, some
 from kubectl_numa.listings import ListedRow, Listing
 from kubectl_numa.moving import PlacedPods
 from kubectl_numa.questions import ClusterView, PodDecision
-from kubectl_numa.running_pods import labels_of
 from kubectl_numa.selection import PodSelection
 from numalign.decision.wording import ago, nodes
 from numalign.kube.pod_informer import Phase, PodInfo
 from numalign.model.errors import BadPod
 from numalign.model.intent import PLACEMENT_GATE
-from numalign.scheduling.defragmentation import Advice, Remedy
+from numalign.scheduling.defragmentation import Remedy
 from numalign.scheduling.node_explanation import PLACES, Chance, counted_by_reason
 
 MOST_ADVISED = 5
@@ -46,7 +45,6 @@ class PendingVerdict(StrEnum):
 
 
 _MOST_REASONS = 3
-_STUCK = "moving pods does not help"
 _STYLES = {PendingVerdict.NEVER: "red", PendingVerdict.UNREADABLE: "magenta", PendingVerdict.FITS: "green"}
 _REASONS = {Chance.LATER: "no room now", Chance.UNANSWERED: "not evaluated", Chance.NEVER: "fits on no node"}
 _VERDICTS = {
@@ -110,39 +108,29 @@ def causes(
     """Return the causes for which the selected pods have no node, those of the most pods first."""
     alike: dict[object, list[PodInfo]] = defaultdict(list)
     for pod in placed.state.pods.values():
-        if _waits(pod) and selection.selects(pod.namespace, labels_of(placed.stored[pod.uid])):
-            alike[_request(pod, placed, view)].append(pod)
+        waits = pod.phase is Phase.PENDING and not pod.node and not pod.leaving
+        if waits and placed.selects(selection, pod):
+            new = moving.newcomer(placed.stored[pod.uid], view, placed.state.reader)
+            # All that its cause depends on; an invalid pod is alone.
+            key = (pod.gates, pod.pinned, pod.scheduler, placed.state.quota(pod.namespace))
+            alike[(new.question, new.constraints, *key) if new else pod.uid].append(pod)
     merged: dict[tuple[PendingVerdict, str], list[PendingCause]] = defaultdict(list)
     for number, pods in enumerate(alike.values()):
         progress(f"evaluating pending pods: {number:,} of {len(alike):,} kinds")
         cause = _cause(sorted(pods, key=_by_age), placed, view)
         merged[cause.verdict, cause.reason].append(cause)
-    ranked = sorted(map(_together, merged.values()), key=lambda cause: (-len(cause.pods), cause.reason))
+    ranked: list[PendingCause] = []
+    for same in merged.values():
+        # The oldest pod speaks for all whose causes read the same.
+        oldest = min(same, key=lambda cause: _by_age(cause.oldest))
+        every = sorted((pod for cause in same for pod in cause.pods), key=_by_age)
+        ranked.append(replace(oldest, pods=tuple(every)))
+    ranked.sort(key=lambda cause: (-len(cause.pods), cause.reason))
     return tuple(_advised(ranked, placed, view, progress))
-
-
-def _waits(pod: PodInfo) -> bool:
-    return pod.phase is Phase.PENDING and not pod.node and not pod.leaving
 
 
 def _by_age(pod: PodInfo) -> tuple[int, str, str]:
     return pod.created, pod.namespace, pod.name
-
-
-def _request(pod: PodInfo, placed: PlacedPods, view: ClusterView) -> object:
-    """Return a key of all that its cause depends on; an invalid pod is alone."""
-    new = moving.newcomer(placed.stored[pod.uid], view, placed.state.reader)
-    if new is None:
-        return pod.uid
-    quota = placed.state.quota(pod.namespace)
-    return new.question, new.constraints, pod.gates, pod.pinned, pod.scheduler, quota
-
-
-def _together(several: Sequence[PendingCause]) -> PendingCause:
-    """Return one cause of the pods of several that read the same; that of the oldest pod speaks for all."""
-    first = min(several, key=lambda cause: _by_age(cause.oldest))
-    pods = sorted((pod for cause in several for pod in cause.pods), key=_by_age)
-    return replace(first, pods=tuple(pods))
 
 
 def _cause(pods: Sequence[PodInfo], placed: PlacedPods, view: ClusterView) -> PendingCause:
@@ -152,7 +140,8 @@ def _cause(pods: Sequence[PodInfo], placed: PlacedPods, view: ClusterView) -> Pe
     try:
         decision = view.decide(placed.stored[pod.uid], name=pod.name, namespace=pod.namespace)
     except BadPod as error:
-        return PendingCause(PendingVerdict.UNREADABLE, f"cannot be read: {_first(error)}", "", every)
+        first = str(error.mistakes[0]).partition("\n")[0]
+        return PendingCause(PendingVerdict.UNREADABLE, f"cannot be read: {first}", "", every)
     explanation = explain(decision, view, placed.state, uid=pod.uid)
     if why := explanation.over_quota:
         return PendingCause(PendingVerdict.QUOTA, why, "", every)
@@ -161,22 +150,25 @@ def _cause(pods: Sequence[PodInfo], placed: PlacedPods, view: ClusterView) -> Pe
         return PendingCause(PendingVerdict.UNKNOWN, "no node publishes a NUMA topology", "", every)
     if chance is Chance.FITS:
         return PendingCause(PendingVerdict.FITS, *_unplaced(pod), every)
-    if chance is Chance.NEVER and explanation.bare:
-        may = f"no node with a NUMA topology can run it; {nodes(explanation.bare)} without one may"
+    if chance is Chance.NEVER and (may := _elsewhere(explanation)):
         return PendingCause(PendingVerdict.UNKNOWN, may, "", every)
-    if chance is Chance.NEVER and explanation.incomplete:
-        may = "no known node can run it; one that is not remembered may"
-        return PendingCause(PendingVerdict.UNKNOWN, may, "", every)
-    if chance is Chance.NEVER and explanation.may_grow:
-        may = f"no known node can run it; another one of node pool {explanation.may_grow} may"
-        return PendingCause(PendingVerdict.UNKNOWN, may, "", every)
-    reason, remedy = _reason(explanation, chance, view)
-    return PendingCause(_VERDICTS[chance], reason, remedy, every, decision)
+    if explanation.hopeless:
+        reason, _, advice = why_never(decision, view).partition(". ")
+        return PendingCause(_VERDICTS[chance], reason.rstrip("."), advice, every, decision)
+    words = [words for _, each, words in counted_by_reason(explanation.answers) if each is chance]
+    reason = f"{_REASONS[chance]}: nodes {', others '.join(words[:_MOST_REASONS])}"
+    return PendingCause(_VERDICTS[chance], reason, "", every, decision)
 
 
-def _first(error: BadPod) -> str:
-    """Return the first mistake on one line."""
-    return str(error.mistakes[0]).partition("\n")[0]
+def _elsewhere(explanation: Explanation) -> str:
+    """Return on which nodes without known topology a pod may run; "" if on none."""
+    if explanation.bare:
+        return f"no node with a NUMA topology can run it; {nodes(explanation.bare)} without one may"
+    if explanation.incomplete:
+        return "no known node can run it; one that is not remembered may"
+    if explanation.may_grow:
+        return f"no known node can run it; another one of node pool {explanation.may_grow} may"
+    return ""
 
 
 def _unplaced(pod: PodInfo) -> tuple[str, str]:
@@ -191,15 +183,6 @@ def _unplaced(pod: PodInfo) -> tuple[str, str]:
         f"fits now, and {scheduler} has not placed it",
         f"kubectl describe pod {pod.name} -n {pod.namespace} shows what its scheduler says",
     )
-
-
-def _reason(explanation: Explanation, chance: Chance, view: ClusterView) -> tuple[str, str]:
-    """Return why no node takes the pod, and what its owner can do."""
-    if explanation.hopeless:
-        first, _, advice = why_never(explanation.pod, view).partition(". ")
-        return first.rstrip("."), advice
-    words = [words for _, each, words in counted_by_reason(explanation.answers) if each is chance]
-    return f"{_REASONS[chance]}: nodes {', others '.join(words[:_MOST_REASONS])}", ""
 
 
 def _advised(
@@ -222,36 +205,47 @@ def _advised(
         progress(f"looking for room for {pod.namespace}/{pod.name}")
         priority = moving.priority_of(placed.stored[pod.uid], placed) or 0
         advice = moving.advise(cause.decision, view, placed, priority=priority, uid=pod.uid)
-        yield replace(cause, remedy=_words(advice))
-
-
-def _words(advice: Advice) -> str:
-    """Return what makes room for one of the pods."""
-    best = advice.plans[0] if advice.plans else None
-    if best and advice.remedy is Remedy.MOVES:
-        return f"one fits on {best.node} after moving {counted(len(best.moves), 'pod')}"
-    if best and advice.remedy is Remedy.WAITS:
-        return f"one fits on {best.node} after the deletion of {counted(len(best.leaving), 'pod')}"
-    stuck = advice.remedy is Remedy.STUCK and advice.candidates
-    return _STUCK if stuck else moving.summary(advice)
+        best = advice.plans[0] if advice.plans else None
+        if best and advice.remedy is Remedy.MOVES:
+            words = f"one fits on {best.node} after moving {counted(len(best.moves), 'pod')}"
+        elif best and advice.remedy is Remedy.WAITS:
+            words = f"one fits on {best.node} after the deletion of {counted(len(best.leaving), 'pod')}"
+        elif advice.remedy is Remedy.STUCK and advice.candidates:
+            words = "moving pods does not help"
+        else:
+            words = moving.summary(advice)
+        yield replace(cause, remedy=words)
 
 
 def listing(found: Sequence[PendingCause], *, now: float) -> Listing:
     """Return the causes as a listing; `now` is in seconds since 1970."""
+
+    def draw(writer: TextWriter) -> None:
+        for cause in found:
+            age = _age(cause.oldest, now)
+            parts = [cause.reason, f"({_whose(cause)})", f"oldest {age}" if age else "", cause.remedy]
+            label = f"{counted(len(cause.pods), 'pod'):>{_INDENT - 2}}  "
+            style = _STYLES.get(cause.verdict, "yellow")
+            writer.line(label, "  ".join(filter(None, parts)), indent=_INDENT, style=style)
+        pods = counted(sum(len(cause.pods) for cause in found), "pod")
+        summary = f"{pods} pending, {counted(len(found), 'cause')}"
+        writer.line("", summary if found else "no pod without a node is pending", indent=0)
+
     return Listing(
         ("pods", "verdict", "namespaces", "oldest", "reason"),
-        (ListedRow(f"pod/{cause.oldest.name}", _cells(cause, now)) for cause in found),
+        (
+            ListedRow(
+                f"pod/{cause.oldest.name}",
+                (
+                    *(len(cause.pods), cause.verdict, _whose(cause), _age(cause.oldest, now), cause.reason),
+                    *(f"{cause.oldest.namespace}/{cause.oldest.name}", cause.remedy),
+                ),
+            )
+            for cause in found
+        ),
         lambda: [cause.to_json() for cause in found],
         wide_columns=("oldest pod", "remedy"),
-        text=lambda writer: _draw(found, writer, now),
-    )
-
-
-def _cells(cause: PendingCause, now: float) -> tuple[object, ...]:
-    oldest = cause.oldest
-    return (
-        *(len(cause.pods), cause.verdict, _whose(cause), _age(oldest, now), cause.reason),
-        *(f"{oldest.namespace}/{oldest.name}", cause.remedy),
+        text=draw,
     )
 
 
@@ -261,20 +255,3 @@ def _whose(cause: PendingCause) -> str:
 
 def _age(pod: PodInfo, now: float) -> str:
     return ago(max(0.0, now - pod.created)) if pod.created else ""
-
-
-def _draw(found: Sequence[PendingCause], writer: TextWriter, now: float) -> None:
-    for cause in found:
-        age = _age(cause.oldest, now)
-        parts = [cause.reason, f"({_whose(cause)})", f"oldest {age}" if age else "", cause.remedy]
-        label = f"{counted(len(cause.pods), 'pod'):>{_INDENT - 2}}  "
-        words = "  ".join(filter(None, parts))
-        writer.line(label, words, indent=_INDENT, style=_STYLES.get(cause.verdict, "yellow"))
-    writer.line("", _summary(found), indent=0)
-
-
-def _summary(found: Sequence[PendingCause]) -> str:
-    if not found:
-        return "no pod without a node is pending"
-    pods = sum(len(cause.pods) for cause in found)
-    return f"{counted(pods, 'pod')} pending, {counted(len(found), 'cause')}"

@@ -2,35 +2,34 @@
 What running pods hold: their zones, CPUs and devices, and whether they are aligned as they request.
 
 A pod is listed with what was observed. For one without observations nothing is guessed: the listing says so,
-and what would be needed for more. Reserved zones are shown as reserved.
+and what would be needed for more. Reserved zones are shown as reserved. The other listings are of the pods
+that a kubelet rejected, and of the namespaces with a limit of exclusive CPUs.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 from kubectl_numa.lines import TextWriter, counted, some, zones
 from kubectl_numa.listings import ListedRow, Listing
 from kubectl_numa.moving import PlacedPods
-from kubectl_numa.running_pods import labels_of
+from kubectl_numa.questions import ClusterView
 from kubectl_numa.selection import PodSelection
 from numalign.decision.alignment import Alignment, Judgement, why
 from numalign.kube.decode import placements
 from numalign.kube.pod_informer import PodInfo
-from numalign.ledger.model import AssignedPod, NodeInfo, PlacementRecord
+from numalign.ledger.model import NodeInfo, PlacementRecord
 from numalign.ledger.occupancy import sharing
 from numalign.model.intent import Exclusive, Intent, Policy
 from numalign.model.machine import CpuSet, render_list
-from numalign.model.node import Node
 from numalign.model.resources import Kind, kind, render
-from numalign.scheduling.pod_alignments import PodAlignment, pod_alignments
+from numalign.scheduling import rejected_pods
+from numalign.scheduling.pod_alignments import pod_alignments
 from numalign.scheduling.running_pods import runs
 
-STYLES = {Judgement.ALIGNED: "green", Judgement.MISALIGNED: "red"}
-NOT_JUDGED = "not judged"
-UNASKED = "not requested"
-
+_STYLES = {Judgement.ALIGNED: "green", Judgement.MISALIGNED: "red"}
+_NOT_JUDGED, _NOT_REQUESTED = "not judged", "not requested"
 _INDENT = 4
 
 
@@ -64,19 +63,20 @@ class PodRow:
     @property
     def aligned(self) -> bool | None:
         """Return whether it is aligned; None if that is unknown."""
-        return _ALIGNED.get(self.alignment.judgement)
+        known = {Judgement.ALIGNED: True, Judgement.MISALIGNED: False}
+        return known.get(self.alignment.judgement)
 
     @property
     def word(self) -> str:
         """Return the same as a word."""
         if self.intent is None:
-            return UNASKED
-        return NOT_JUDGED if self.aligned is None else self.alignment.word
+            return _NOT_REQUESTED
+        return _NOT_JUDGED if self.aligned is None else self.alignment.word
 
     @property
     def style(self) -> str:
         """Return the style of that word."""
-        return "yellow" if self.alignment.partial else STYLES.get(self.alignment.judgement, "yellow")
+        return "yellow" if self.alignment.partial else _STYLES.get(self.alignment.judgement, "yellow")
 
     @property
     def zones(self) -> tuple[str, ...]:
@@ -101,9 +101,6 @@ class PodRow:
         )
 
 
-_ALIGNED: Mapping[Judgement, bool] = MappingProxyType({Judgement.ALIGNED: True, Judgement.MISALIGNED: False})
-
-
 def rows(placed: PlacedPods, selection: PodSelection, *, every: bool = False) -> tuple[PodRow, ...]:
     """
     Return the running pods that request alignment, by namespace and name.
@@ -115,67 +112,56 @@ def rows(placed: PlacedPods, selection: PodSelection, *, every: bool = False) ->
         row
         for name in reservations.node_names()
         if (info := reservations.node_info(name))
-        for row in _of_node(placed, info, name)
-        if (every or row.intent) and _selects(selection, row.pod, placed)
+        for row in _on_node(placed, info, name)
+        if (every or row.intent) and placed.selects(selection, row.pod)
     ]
     return tuple(sorted(listed, key=lambda row: (row.pod.namespace, row.pod.name)))
 
 
-def _selects(selection: PodSelection, pod: PodInfo, placed: PlacedPods) -> bool:
-    return selection.selects(pod.namespace, labels_of(placed.stored[pod.uid]))
-
-
-def _of_node(placed: PlacedPods, info: NodeInfo, name: str) -> Iterator[PodRow]:
+def _on_node(placed: PlacedPods, info: NodeInfo, name: str) -> Iterator[PodRow]:
     judged = {entry.pod.uid: entry for entry in pod_alignments(placed.state, name)}
     for assigned_pod in info.assigned_pods:
         pod, entry = placed.state.pods.get(assigned_pod.uid), judged.get(assigned_pod.uid)
-        holds = assigned_pod.record is not None and bool(assigned_pod.record.held)
-        if pod and runs(pod) and (entry or (holds and assigned_pod.intent.policy is Policy.NONE)):
-            yield _row(pod, entry, assigned_pod, info)
-
-
-def _row(pod: PodInfo, entry: PodAlignment | None, assigned_pod: AssignedPod, info: NodeInfo) -> PodRow:
-    intent = entry.pending.question.intent if entry else None
-    alone = intent is not None and intent.exclusive
-    others = sharing(info.node, info.assigned_pods, assigned_pod) if alone else ()
-    return PodRow(
-        pod,
-        intent,
-        entry.alignment if entry else Alignment(Judgement.NOT_ASKED),
-        assigned_pod.record,
-        _cpus_by_zone(assigned_pod.record, info.node),
-        tuple(sorted("/".join(other.name) for other in others)),
-    )
-
-
-def _cpus_by_zone(record: PlacementRecord | None, node: Node) -> Mapping[str, CpuSet]:
-    if record is None or not record.cpus or node.machine is None:
-        return {}
-    by_id = dict(zip(node.machine.zones, node.machine.topology.zones, strict=True))
-    return {zone.name: own for zone in node.zones if (own := by_id.get(zone.id, 0) & record.cpus)}
+        record = assigned_pod.record
+        holds = record is not None and bool(record.held)
+        if not pod or not runs(pod) or not (entry or (holds and assigned_pod.intent.policy is Policy.NONE)):
+            continue
+        intent = entry.pending.question.intent if entry else None
+        alone = intent is not None and intent.exclusive
+        others = sharing(info.node, info.assigned_pods, assigned_pod) if alone else ()
+        cpus: dict[str, CpuSet] = {}
+        if record and record.cpus and (machine := info.node.machine):
+            by_id = dict(zip(machine.zones, machine.topology.zones, strict=True))
+            shares = ((zone.name, by_id.get(zone.id, 0) & record.cpus) for zone in info.node.zones)
+            cpus = {zone: share for zone, share in shares if share}
+        alignment = entry.alignment if entry else Alignment(Judgement.NOT_ASKED)
+        beside = tuple(sorted("/".join(other.name) for other in others))
+        yield PodRow(pod, intent, alignment, record, cpus, beside)
 
 
 def listing(listed: Sequence[PodRow]) -> Listing:
     """Return these pods as a listing."""
     return Listing(
         ("namespace", "name", "node", "policy", "aligned", "zones", "cpus"),
-        (ListedRow(f"pod/{row.pod.name}", _cells(row)) for row in listed),
-        lambda: to_json(listed),
+        (
+            ListedRow(
+                f"pod/{row.pod.name}",
+                (
+                    *(row.pod.namespace, row.pod.name, row.pod.node, row.policy, row.word),
+                    *(",".join(row.zones), row.amount(Kind.CPU)),
+                    *(row.cpu_ids, row.amount(Kind.MEMORY), row.amount(Kind.DEVICE)),
+                    *(row.record and row.record.source, why(row.alignment)),
+                ),
+            )
+            for row in listed
+        ),
+        lambda: _to_json(listed),
         wide_columns=("cpu ids", "memory", "devices", "known", "why"),
-        text=lambda writer: draw(listed, writer),
+        text=lambda writer: _draw(listed, writer),
     )
 
 
-def _cells(row: PodRow) -> tuple[object, ...]:
-    return (
-        *(row.pod.namespace, row.pod.name, row.pod.node, row.policy, row.word),
-        *(",".join(row.zones), row.amount(Kind.CPU)),
-        *(row.cpu_ids, row.amount(Kind.MEMORY), row.amount(Kind.DEVICE)),
-        *(row.record and row.record.source, why(row.alignment)),
-    )
-
-
-def draw(listed: Sequence[PodRow], writer: TextWriter) -> None:
+def _draw(listed: Sequence[PodRow], writer: TextWriter) -> None:
     """Draw every pod in two or three lines, and how many there are of each kind."""
     for row in listed:
         pod = row.pod
@@ -185,35 +171,24 @@ def draw(listed: Sequence[PodRow], writer: TextWriter) -> None:
         if row.record and not row.record.unknown:
             writer.entry("", zones(placements.render_held(row.record.held)), indent=_INDENT)
         if row.cpu_ids:
-            writer.entry("", f"CPUs {_cpu_ids(row)}", indent=_INDENT)
+            by_zone = [f"{render_list(ids)} in {zone}" for zone, ids in row.cpus.items()]
+            writer.entry("", f"CPUs {'; '.join(by_zone) or row.cpu_ids}", indent=_INDENT)
         if row.intent and (text := why(row.alignment)):
             writer.entry("", text, indent=_INDENT)
         if row.beside:
             writer.entry("", f"shares its zones with {some(row.beside)}", indent=_INDENT, style="red")
-    writer.line("", _summary(listed), indent=0)
+    summary = "no running pod requests alignment"
+    if listed:
+        # The most important words first.
+        order = [Judgement.MISALIGNED.value, Judgement.ALIGNED.value, _NOT_JUDGED, _NOT_REQUESTED]
+        counts = Counter(row.word for row in listed)
+        words = sorted(counts, key=lambda word: (order.index(word.partition(" (")[0]), word))
+        by_word = ", ".join(f"{counts[word]:,} {word}" for word in words)
+        summary = f"{counted(len(listed), 'pod')}: {by_word}"
+    writer.line("", summary, indent=0)
 
 
-def _cpu_ids(row: PodRow) -> str:
-    """Return the IDs by zone, if the machine is known."""
-    by_zone = [f"{render_list(ids)} in {zone}" for zone, ids in row.cpus.items()]
-    return "; ".join(by_zone) or str(row.cpu_ids)
-
-
-def _summary(listed: Sequence[PodRow]) -> str:
-    if not listed:
-        return "no running pod requests alignment"
-    counts = [(word, sum(row.word == word for row in listed)) for word in dict.fromkeys(_words(listed))]
-    return f"{counted(len(listed), 'pod')}: {', '.join(f'{count:,} {word}' for word, count in counts)}"
-
-
-def _words(listed: Iterable[PodRow]) -> Iterator[str]:
-    """Return the words of the pods, the most important ones first."""
-    order = [Judgement.MISALIGNED.value, Judgement.ALIGNED.value, NOT_JUDGED, UNASKED]
-    words = (row.word for row in listed)
-    return iter(sorted(words, key=lambda word: (order.index(word.partition(" (")[0]), word)))
-
-
-def to_json(listed: Iterable[PodRow]) -> list[dict[str, Any]]:
+def _to_json(listed: Iterable[PodRow]) -> list[dict[str, Any]]:
     """Return it for programs; `aligned` is null if unknown, and `known` is the source of what it holds."""
     return [
         {
@@ -236,3 +211,89 @@ def to_json(listed: Iterable[PodRow]) -> list[dict[str, Any]]:
         }
         for row in listed
     ]
+
+
+def rejected_listing(placed: PlacedPods, selection: PodSelection, *, now: float) -> Listing:
+    """Return the rejected pods that are selected, the last ones first; `now` is in seconds since 1970."""
+    pods = [
+        rejected
+        for pod in placed.state.pods.values()
+        if (rejected := rejected_pods.of_pod(pod)) and placed.selects(selection, pod)
+    ]
+    pods.sort(key=lambda pod: (-pod.at, pod.namespace, pod.name))
+    owners = [f"{pod.owner.kind}/{pod.owner.name}" if pod.owner else "" for pod in pods]
+
+    def draw(writer: TextWriter) -> None:
+        for pod, owner in zip(pods, owners, strict=True):
+            of = f" of {owner}" if owner else ""
+            writer.entry("", f"{pod.namespace}/{pod.name}{of}", indent=0, style="bold")
+            writer.entry("", pod.sentence(now), indent=4, style="red")
+        reasons = Counter(pod.reason for pod in pods).most_common()
+        of_each = some(f"{count:,} {reason}" for reason, count in reasons)
+        none = "no kubelet has rejected a pod that still exists"
+        writer.line("", f"{counted(len(pods), 'pod')}: {of_each}" if pods else none, indent=0)
+
+    return Listing(
+        ("namespace", "name", "node", "rejected", "reason", "owner"),
+        (
+            ListedRow(
+                f"pod/{pod.name}",
+                (pod.namespace, pod.name, pod.node, pod.when(now), pod.reason, owner, pod.message),
+            )
+            for pod, owner in zip(pods, owners, strict=True)
+        ),
+        lambda: [
+            {
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "uid": pod.uid,
+                "owner": {"kind": pod.owner.kind, "name": pod.owner.name} if pod.owner else None,
+                **pod.to_json(),
+            }
+            for pod in pods
+        ],
+        wide_columns=("message",),
+        text=draw,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _NamespaceQuota:
+    """What a namespace uses of its limit, and what its pods without a node request, in whole CPUs."""
+
+    namespace: str
+    used: int
+    pending: int
+    limit: int
+
+
+def quota_listing(placed: PlacedPods, view: ClusterView, selection: PodSelection) -> Listing:
+    """Return the selected namespaces with a limit of exclusive CPUs, by name; labels select none of them."""
+    pending = Counter[str]()
+    for pod in placed.state.pods.values():
+        demand = pod.demand or pod.request.most
+        # What is reserved for a pod that is pinned is in use.
+        if demand and not (pod.ended or placed.state.reservations.node_of(pod.uid)):
+            pending[pod.namespace] += demand.exclusive_cpus
+    found = [
+        _NamespaceQuota(namespace, quota.used, pending[namespace], quota.limit)
+        for namespace in sorted(view.cluster.namespaces)
+        if selection.selects(namespace, {}) and (quota := placed.state.quota(namespace))
+    ]
+
+    def draw(writer: TextWriter) -> None:
+        for each in found:
+            more = f", {each.pending} more requested by pods without a node" if each.pending else ""
+            words = f"{each.used} of {each.limit} exclusive CPUs in use{more}"
+            style = "yellow" if each.used + each.pending > each.limit else ""
+            label = f"{each.namespace}  "
+            writer.line(label, words, indent=len(label), style=style, label_style="bold")
+        some_do = f"{counted(len(found), 'namespace')} with a limit of exclusive CPUs"
+        writer.line("", some_do if found else "no namespace has a limit of exclusive CPUs", indent=0)
+
+    return Listing(
+        ("namespace", "used", "pending", "limit"),
+        (ListedRow(f"namespace/{each.namespace}", astuple(each)) for each in found),
+        lambda: [asdict(each) for each in found],
+        text=draw,
+    )

@@ -17,8 +17,6 @@ from kubectl_numa.moving import PlacedPods
 from kubectl_numa.questions import ClusterView
 from kubectl_numa.selection import PodSelection
 from numalign.decision.alignment import Alignment, Judgement
-from numalign.kube.decode.parts import Part
-from numalign.kube.pod_informer import PodInfo
 from numalign.scheduling.pod_alignments import pod_alignments
 from numalign.scheduling.running_pods import PodRule, RuleOutcome, RuleResult, RunningPod, runs
 
@@ -42,25 +40,11 @@ _WORDS: Mapping[tuple[PodRule, RuleOutcome], str] = MappingProxyType(
 )
 """The result of a rule, in words, the most important first. A rule that is met needs none."""
 
-STYLES: Mapping[RuleOutcome, str] = MappingProxyType(
+_STYLES: Mapping[RuleOutcome, str] = MappingProxyType(
     {RuleOutcome.ERROR: "magenta", RuleOutcome.FAIL: "red", RuleOutcome.WARN: "yellow"}
 )
 _ALIGNED: Mapping[Judgement, bool] = MappingProxyType({Judgement.ALIGNED: True, Judgement.MISALIGNED: False})
-
-
-def _chosen(placed: PlacedPods, selection: PodSelection) -> list[PodInfo]:
-    """Return the running pods that are selected, by namespace and name."""
-    chosen = [
-        pod
-        for pod in placed.state.pods.values()
-        if runs(pod) and selection.selects(pod.namespace, labels_of(placed.stored[pod.uid]))
-    ]
-    return sorted(chosen, key=lambda pod: (pod.namespace, pod.name))
-
-
-def labels_of(stored: object) -> Mapping[str, str]:
-    """Return the labels of a v1 Pod."""
-    return Part(stored)["metadata"]["labels"].text_map()
+_YES_OR_NO: Mapping[bool | None, str] = MappingProxyType({True: "yes", False: "no", None: ""})
 
 
 def judged(
@@ -71,25 +55,19 @@ def judged(
     progress: Callable[[str], object] = lambda _doing: None,
 ) -> tuple[RunningPod, ...]:
     """Return the results of each rule for the running pods, by namespace and name."""
-    chosen, judge = _chosen(placed, selection), view.judge()
-    alignments = _alignments(placed, {pod.node for pod in chosen}, progress)
+    chosen = [pod for pod in placed.state.pods.values() if runs(pod) and placed.selects(selection, pod)]
+    chosen.sort(key=lambda pod: (pod.namespace, pod.name))
+    judge = view.judge()
+    alignments: dict[str, Alignment] = {}
+    for node in {pod.node for pod in chosen}:
+        alignments |= {entry.pod.uid: entry.alignment for entry in pod_alignments(placed.state, node)}
+        progress(f"evaluating the alignment of pods: {len(alignments):,}")
     results: list[RunningPod] = []
     for at, pod in enumerate(chosen):
         if not at % _PROGRESS_EVERY:
             progress(f"checking pods: {at:,} of {len(chosen):,}")
         results.append(judge.judge(pod, alignments.get(pod.uid)))
     return tuple(results)
-
-
-def _alignments(
-    placed: PlacedPods, nodes: Iterable[str], progress: Callable[[str], object]
-) -> Mapping[str, Alignment]:
-    """Return the alignment of the pods on these nodes, by UID."""
-    alignments: dict[str, Alignment] = {}
-    for node in nodes:
-        alignments |= {entry.pod.uid: entry.alignment for entry in pod_alignments(placed.state, node)}
-        progress(f"evaluating the alignment of pods: {len(alignments):,}")
-    return alignments
 
 
 def exit_code(pods: Iterable[RunningPod]) -> int:
@@ -101,28 +79,24 @@ def listing(listed: Sequence[RunningPod], every: Sequence[RunningPod]) -> Listin
     """Return the pods that are `listed`, of `every` one that was checked, as a listing."""
     return Listing(
         ("namespace", "name", "outcome", "policy", "aligned", "below", "admitted"),
-        (ListedRow(f"pod/{pod.pod.name}", _cells(pod)) for pod in listed),
-        lambda: [to_json(pod) for pod in listed],
+        (
+            ListedRow(
+                f"pod/{pod.pod.name}",
+                (
+                    *(pod.pod.namespace, pod.pod.name, pod.outcome, pod.policy),
+                    pod.partial.extent if pod.partial else _YES_OR_NO[_ALIGNED.get(pod.judgement)],
+                    *(",".join(pod.below), _YES_OR_NO[_is_admitted(pod)]),
+                    *(pod.pod.node, pod.pod.owner and f"{pod.pod.owner.kind}/{pod.pod.owner.name}"),
+                    pod.exempt
+                    or "; ".join(_sentence(result) for result in pod.results if result.outcome in _STYLES),
+                ),
+            )
+            for pod in listed
+        ),
+        lambda: [_to_json(pod) for pod in listed],
         wide_columns=("node", "owner", "why"),
-        text=lambda writer: draw(listed, every, writer),
+        text=lambda writer: _draw(listed, every, writer),
     )
-
-
-def _cells(pod: RunningPod) -> tuple[object, ...]:
-    owner = pod.pod.owner
-    why = pod.exempt or "; ".join(_sentence(result) for result in pod.results if result.outcome in STYLES)
-    return (
-        *(pod.pod.namespace, pod.pod.name, pod.outcome, pod.policy),
-        *(_aligned(pod), ",".join(pod.below), _YES_OR_NO[_is_admitted(pod)]),
-        *(pod.pod.node, owner and f"{owner.kind}/{owner.name}", why),
-    )
-
-
-_YES_OR_NO: Mapping[bool | None, str] = MappingProxyType({True: "yes", False: "no", None: ""})
-
-
-def _aligned(pod: RunningPod) -> str:
-    return pod.partial.extent if pod.partial else _YES_OR_NO[_ALIGNED.get(pod.judgement)]
 
 
 def _is_admitted(pod: RunningPod) -> bool | None:
@@ -130,28 +104,28 @@ def _is_admitted(pod: RunningPod) -> bool | None:
     return None if admitted is None else admitted.outcome not in _CODES
 
 
-def draw(listed: Sequence[RunningPod], every: Sequence[RunningPod], writer: TextWriter) -> None:
+def _draw(listed: Sequence[RunningPod], every: Sequence[RunningPod], writer: TextWriter) -> None:
     """Draw the pods that are `listed`, by namespace, and how many of `every` one have findings."""
     totals = Counter(pod.pod.namespace for pod in every)
     for namespace, group in groupby(listed, key=lambda pod: pod.pod.namespace):
         pods = tuple(group)
-        counts = _counts(pods, totals[namespace])
+        counts = f"{counted(totals[namespace], 'pod')}, {_findings(pods)}"
         writer.line(f"{namespace}  ", counts, indent=len(namespace) + 2, label_style="bold")
         for pod in pods:
-            _draw_pod(pod, writer)
-    writer.line("", summary(every), indent=0)
-
-
-def _draw_pod(pod: RunningPod, writer: TextWriter) -> None:
-    asks = pod.policy or "no intent"
-    writer.line("  ", f"{pod.pod.name}  on {pod.pod.node}  {asks}", indent=2)
-    if pod.exempt:
-        writer.entry("", f"exempt: {pod.exempt}", indent=6)
-    shortfalls = [result for result in pod.results if (result.rule, result.outcome) in _WORDS]
-    for result in shortfalls:
-        writer.entry("      ", _sentence(result), indent=6, style=STYLES.get(result.outcome, ""))
-    if not shortfalls and not pod.exempt:
-        writer.entry("      ", "no findings", indent=6, style="green")
+            asks = pod.policy or "no intent"
+            writer.line("  ", f"{pod.pod.name}  on {pod.pod.node}  {asks}", indent=2)
+            if pod.exempt:
+                writer.entry("", f"exempt: {pod.exempt}", indent=6)
+            shortfalls = [result for result in pod.results if (result.rule, result.outcome) in _WORDS]
+            for result in shortfalls:
+                writer.entry("      ", _sentence(result), indent=6, style=_STYLES.get(result.outcome, ""))
+            if not shortfalls and not pod.exempt:
+                writer.entry("      ", "no findings", indent=6, style="green")
+    summary = "no matching pod is running"
+    if every:
+        in_namespaces = counted(len(totals), "namespace")
+        summary = f"{counted(len(every), 'pod')} in {in_namespaces}, {_findings(every)}"
+    writer.line("", summary, indent=0)
 
 
 def _sentence(result: RuleResult) -> str:
@@ -159,37 +133,20 @@ def _sentence(result: RuleResult) -> str:
     return f"{words}: {result.message}" if result.message else words
 
 
-def _counts(pods: Iterable[RunningPod], total: int) -> str:
+def _findings(pods: Iterable[RunningPod]) -> str:
+    """Return how many pods have findings, and how many have each kind, the most important first."""
     short = [pod for pod in pods if pod.falls_short]
-    return f"{counted(total, 'pod')}, {_with_findings(short)}{_sorts(short)}"
+    kinds = Counter(
+        _WORDS[key]
+        for pod in short
+        for key in {(result.rule, result.outcome) for result in pod.results if result.outcome in _STYLES}
+    )
+    words = ", ".join(f"{kinds[word]:,} {word}" for word in dict.fromkeys(_WORDS.values()) if kinds[word])
+    having = f"{len(short):,} with findings" if short else "no findings"
+    return f"{having}: {words}" if words else having
 
 
-def _with_findings(short: Sequence[RunningPod]) -> str:
-    return f"{len(short):,} with findings" if short else "no findings"
-
-
-def _sorts(pods: Iterable[RunningPod]) -> str:
-    """Return how many there are of each kind, the most important first."""
-    sorts = Counter(_WORDS[key] for pod in pods for key in _shortfalls(pod))
-    words = [word for word in dict.fromkeys(_WORDS.values()) if sorts[word]]
-    return f": {', '.join(f'{sorts[word]:,} {word}' for word in words)}" if words else ""
-
-
-def _shortfalls(pod: RunningPod) -> set[tuple[PodRule, RuleOutcome]]:
-    return {(result.rule, result.outcome) for result in pod.results if result.outcome in STYLES}
-
-
-def summary(every: Sequence[RunningPod]) -> str:
-    """Return how many pods run, and how many of them have which findings."""
-    if not every:
-        return "no matching pod is running"
-    short = [pod for pod in every if pod.falls_short]
-    namespaces = len({pod.pod.namespace for pod in every})
-    where = "1 namespace" if namespaces == 1 else f"{namespaces:,} namespaces"
-    return f"{counted(len(every), 'pod')} in {where}, {_with_findings(short)}{_sorts(short)}"
-
-
-def to_json(pod: RunningPod) -> dict[str, Any]:
+def _to_json(pod: RunningPod) -> dict[str, Any]:
     """Return it for programs; `aligned` is null if unknown, and `admitted` if not checked."""
     owner = pod.pod.owner
     return {

@@ -4,7 +4,7 @@ import time
 
 import click
 
-from kubectl_numa import moving, options, podmap, quota_list, rejected_list
+from kubectl_numa import moving, options, podmap
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.listings import Output
 from kubectl_numa.notices import notify_skipped, waiting
@@ -77,11 +77,11 @@ def pods(  # noqa: PLR0913  one for each option
     notify_skipped(placed.problems)
     if rejected:
         moving.require_pods(placed)
-        options.print_listing(rejected_list.listing(placed, chosen, now=time.time()), output)
+        options.print_listing(podmap.rejected_listing(placed, chosen, now=time.time()), output)
         return
     if quota:
         moving.require_pods(placed)
-        options.print_listing(quota_list.listing([*quota_list.quotas(placed, view, chosen)]), output)
+        options.print_listing(podmap.quota_listing(placed, view, chosen), output)
         return
     listed = tuple(row for row in listed if row.aligned is False) if misaligned else listed
     options.print_listing(podmap.listing(listed), output)
