@@ -6,7 +6,7 @@ It prints what the rules say about pods and nodes, from a snapshot or a cluster.
     manifests, questions, notices -> running_cluster -> clusters, explanation
     lines -> nodemap, pages -> checking
     events -> replaying
-    -> options -> commands -> lazy -> cli
+    -> options -> commands -> cli
 
 A command is imported when it is used, and `running_cluster` when a cluster is read. `demo` has what
 `commands.demo` plays.

@@ -7,14 +7,11 @@ import sys
 
 from kubectl_numa.interrupts import end_at_once, ending_at_once
 
-_NEW, _TURNS = 200_000, 50
-"""The thresholds of the garbage collector: new objects, then how many times for older generations."""
-
 
 def main() -> None:
     """Run the program; end the process with its exit code."""
     # Nodes that were read stay until the end: collecting garbage among them takes a quarter of the time.
-    gc.set_threshold(_NEW, _TURNS, _TURNS)
+    gc.set_threshold(200_000, 50, 50)
     with ending_at_once():
         from kubectl_numa.cli import program  # noqa: PLC0415  Ctrl-C is heeded first
 
@@ -25,18 +22,14 @@ def main() -> None:
     try:
         program.main(prog_name="kubectl-numa")
     finally:
-        _flush()
+        try:
+            # What is buffered is written before Ctrl-C can lose it.
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The interpreter flushes again: https://docs.python.org/3/library/signal.html#note-on-sigpipe.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # Only the interpreter's shutdown is left.
         end_at_once()
-
-
-def _flush() -> None:
-    """Write what is buffered before Ctrl-C can lose it; ignore a closed pipe."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The interpreter flushes again at its end: https://docs.python.org/3/library/signal.html#note-on-sigpipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

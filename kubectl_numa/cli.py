@@ -5,10 +5,48 @@ A command is imported when it is used: NumPy and the API server's client take mo
 no command needs everything.
 """
 
+from importlib import import_module
+
 import click
 
-from kubectl_numa.lazy import LazyCommand, LazyGroup
+from kubectl_numa import commands
+from kubectl_numa.interrupts import ending_at_once
+from numalign.kube.command_line import CommandGroup, NarrowContext
 from numalign.runtime import about
+
+
+class LazyCommand(click.Command):
+    """
+    A command in a list, imported from the module of its name when it is used.
+
+    `summary` is the first sentence of its own help.
+    """
+
+    def __init__(self, name: str, summary: str) -> None:
+        super().__init__(name, short_help=summary)
+        self._module, self._attribute = f"{commands.__name__}.{name}", name
+
+    def load(self) -> click.Command:
+        """Return the command itself."""
+        with ending_at_once():
+            command: click.Command = getattr(import_module(self._module), self._attribute)
+        command.context_class = NarrowContext
+        return command
+
+
+class _LazyGroup(CommandGroup):
+    """A group that imports only the command that is used."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with ending_at_once():
+            return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, LazyCommand) else command, rest
+
 
 COMMANDS = (
     LazyCommand("check", "Check manifests and running pods"),
@@ -33,7 +71,7 @@ COMMANDS = (
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=_LazyGroup,
     commands=COMMANDS,
     name="kubectl-numa",
     context_settings={"help_option_names": ["-h", "--help"]},

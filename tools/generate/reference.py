@@ -15,9 +15,9 @@ import yaml
 from agent.settings import AgentSettings
 from certs.cli import program as certs
 from controller.settings import ControllerSettings
+from kubectl_numa.cli import LazyCommand
 from kubectl_numa.cli import program as kubectl_numa
 from kubectl_numa.kubelet_versions import ROWS
-from kubectl_numa.lazy import LazyCommand
 from numalign.kube.command_line import from_kubeconfig
 from numalign.runtime import settings
 from numalign.runtime.settings import SettingHelp, Settings

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from kubectl_numa import notices, options
-from kubectl_numa.cli import COMMANDS, program
-from kubectl_numa.lazy import LazyCommand
+from kubectl_numa.cli import COMMANDS, LazyCommand, program
 from numalign.runtime import about
 from tests.unit.kubectl_numa.conftest import Cli
 from tests.unit.kubectl_numa.objects import manifest
