@@ -70,23 +70,21 @@ async def probe(api: PodCreator, *, namespace: str, patience: float) -> Sequence
     """Return the outcomes of both pods; retry for `patience` seconds until they are as expected."""
     loop = asyncio.get_running_loop()
     until = loop.time() + patience
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
     while True:
-        probed = [await _probed(api, namespace, policy) for policy in EXPECTED]
+        probed: list[ProbedPod] = []
+        for policy, expected in EXPECTED.items():
+            outcome, detail = ProbeOutcome.ADMITTED, ""
+            try:
+                await api.create(path, _pod(policy), _DRY_RUN, what=f"pods in namespace {namespace}")
+            except ClusterError as error:
+                denial = _DENIAL.search(str(error))
+                outcome = ProbeOutcome.DENIED if denial else ProbeOutcome.FAILED
+                detail = denial[1] if denial else str(error)
+            probed.append(ProbedPod(policy, expected, outcome, detail))
         if all(pod.passed for pod in probed) or loop.time() + INTERVAL > until:
             return probed
         await asyncio.sleep(INTERVAL)
-
-
-async def _probed(api: PodCreator, namespace: str, policy: str) -> ProbedPod:
-    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
-    expected = EXPECTED[policy]
-    try:
-        await api.create(path, _pod(policy), _DRY_RUN, what=f"pods in namespace {namespace}")
-    except ClusterError as error:
-        if denial := _DENIAL.search(str(error)):
-            return ProbedPod(policy, expected, ProbeOutcome.DENIED, denial[1])
-        return ProbedPod(policy, expected, ProbeOutcome.FAILED, str(error))
-    return ProbedPod(policy, expected, ProbeOutcome.ADMITTED)
 
 
 def _pod(policy: str) -> dict[str, Any]:

@@ -33,13 +33,7 @@ class CheckResult(StrEnum):
 
 
 _CODES: Mapping[CheckResult, int] = MappingProxyType(
-    {
-        CheckResult.OK: 0,
-        CheckResult.UNKNOWN: 0,
-        CheckResult.NEVER: 1,
-        CheckResult.DENIED: 1,
-        CheckResult.BAD: 2,
-    }
+    {CheckResult.NEVER: 1, CheckResult.DENIED: 1, CheckResult.BAD: 2}
 )
 
 _UNKNOWN = frozenset(
@@ -104,17 +98,15 @@ class Checked:
         namespace, name = manifest.pod_name
         shown = full_name(namespace, name) if name else manifest.kind or "object"
         guessed = ", guessed" if manifest.place.guessed else ""
-        return f"{shown} ({manifest.where}{guessed}): {self.refusal or self._nodes_text(nodes)}"
-
-    def _nodes_text(self, nodes: int) -> str:
-        if self.pod is None:
-            return "its pods were not checked"
-        intent = self.pod.intent
-        more = f", {self.unanswered} not evaluated" if self.unanswered else ""
-        policy = intent.policy if intent else "no intent"
-        placed = f", {self.pod.handed_over}" if self.pod.handed_over else ""
-        why = f": {self.kept_away}" if self.kept_away else ""
-        return f"{policy}, {self.able - self.unanswered} of {nodes} nodes could run it{more}{placed}{why}"
+        words = self.refusal or "its pods were not checked"
+        if self.pod and not self.refusal:
+            policy = self.pod.intent.policy if self.pod.intent else "no intent"
+            able = f"{self.able - self.unanswered} of {nodes} nodes could run it"
+            unanswered = f", {self.unanswered} not evaluated" if self.unanswered else ""
+            placed = f", {self.pod.handed_over}" if self.pod.handed_over else ""
+            why = f": {self.kept_away}" if self.kept_away else ""
+            words = f"{policy}, {able}{unanswered}{placed}{why}"
+        return f"{shown} ({manifest.where}{guessed}): {words}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the result for programs."""
@@ -141,26 +133,21 @@ class Checked:
 
 def listing(results: Sequence[Checked], *, text: Callable[[TextWriter], object]) -> Listing:
     """Return the checks as a listing; `text` draws them for people."""
+
+    def row(checked: Checked) -> ListedRow:
+        manifest, (namespace, name) = checked.manifest, checked.manifest.pod_name
+        kind = "pod" if manifest.pod else manifest.kind.lower()
+        why = checked.refusal or checked.kept_away
+        cells = (checked.result, namespace if name else "", name, manifest.kind, manifest.where)
+        return ListedRow(f"{kind}/{name}" if name else kind, (*cells, len(checked.warnings), why))
+
     return Listing(
         ("result", "namespace", "name", "kind", "where"),
-        (ListedRow(_type_and_name(checked), _cells(checked)) for checked in results),
+        map(row, results),
         lambda: [checked.to_json() for checked in results],
         wide_columns=("warnings", "reason"),
         text=text,
     )
-
-
-def _type_and_name(checked: Checked) -> str:
-    manifest, (_, name) = checked.manifest, checked.manifest.pod_name
-    kind = "pod" if manifest.pod else manifest.kind.lower()
-    return f"{kind}/{name}" if name else kind
-
-
-def _cells(checked: Checked) -> tuple[object, ...]:
-    manifest, (namespace, name) = checked.manifest, checked.manifest.pod_name
-    place = (namespace, name) if name else ("", "")
-    why = checked.refusal or checked.kept_away
-    return (checked.result, *place, manifest.kind, manifest.where, len(checked.warnings), why)
 
 
 def check(manifest: Manifest, cluster: ClusterView) -> Checked:
@@ -182,7 +169,7 @@ def check(manifest: Manifest, cluster: ClusterView) -> Checked:
 def exit_code(results: list[Checked]) -> int:
     """Return 0 if all could run, 1 if one never could, 2 if one could not be read; ignore guesses."""
     sure = (checked.result for checked in results if not checked.manifest.place.guessed)
-    return max((_CODES[result] for result in sure), default=0)
+    return max((_CODES.get(result, 0) for result in sure), default=0)
 
 
 def summary(results: list[Checked]) -> str:

@@ -78,8 +78,9 @@ class RunningCluster:
 
     def one(self, named: TypedName, *, namespace: str) -> dict[str, Any]:
         """Return an object by its type and name."""
-        work = collect.one(named.type, named.name, namespace=namespace, connection=self.connection)
-        return asyncio.run(work)
+        return asyncio.run(
+            collect.one(named.type, named.name, namespace=namespace, connection=self.connection)
+        )
 
     def versions(self) -> InstalledVersions:
         """

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from kubectl_numa.clusters import ClusterSource
@@ -66,13 +65,27 @@ class LocalMap:
 
     async def serve(self, stop: Stop) -> int:
         """Serve until stopped; return the exit code. Raise `BadInput` and `ClusterError`."""
-        registry = CollectorRegistry()
-        state = self._state(registry)
+        registry, live = CollectorRegistry(), self.source.snapshot is None
+        keeper = PolicyKeeper(None, log=self.log, registry=registry)
+        keeper.now = self.policy
+        state = SchedulerState(
+            Reservations(),
+            cluster=Cluster(),
+            policy=keeper,
+            match=self.match,
+            clock=time.monotonic,
+            # What is in a file was so when the newest object in it was written.
+            wall=lambda: time.time() if live else exporters.newest(state.cluster, now=time.time()),
+            # In a file without a single pod on a node, the pods were left out.
+            complete=lambda settled: live or settled.pods > 0,
+        )
         pods = PodInformer(state, state.reader, log=self.log, registry=registry)
         with server.opened(ListenAddress(LOOPBACK, self.port, bind_name="", port_name="port")) as called:
             async with self._feed(pods, state.cluster, registry) as feed:
                 if isinstance(feed, FileFeed):
-                    await _load(feed)
+                    await feed.load()
+                    if reason := feed.waiting_for():
+                        raise BadInput([Mistake("--snapshot", f"nothing to show without {reason}")])
                 service = MapService(
                     MapState(state),
                     LocalAccess(),
@@ -80,29 +93,17 @@ class LocalMap:
                     log=self.log,
                     waiting_for=feed.waiting_for,
                 )
+                app = server.application(
+                    [], log=self.log, registry=registry, checks={}, limits=http.LIMITS, timeouts=http.TIMEOUTS
+                )
+                service.install(app)
                 tasks: dict[str, BackgroundTask] = {
                     "snapshot": feed.follow,
                     "cache_refresh": state.work_ahead,
                     "map": service.follow,
                     "announcement": partial(self._announce, feed, server.port_of(called)),
                 }
-                return await server.answer(self._app(service, registry), called, stop=stop, tasks=tasks)
-
-    def _state(self, registry: CollectorRegistry) -> SchedulerState:
-        keeper = PolicyKeeper(None, log=self.log, registry=registry)
-        keeper.now = self.policy
-        live = self.source.snapshot is None
-        state = SchedulerState(
-            Reservations(),
-            cluster=Cluster(),
-            policy=keeper,
-            match=self.match,
-            clock=time.monotonic,
-            wall=lambda: time.time() if live else _written(state),
-            # In a file without a single pod on a node, the pods were left out.
-            complete=lambda settled: live or settled.pods > 0,
-        )
-        return state
+                return await server.answer(app, called, stop=stop, tasks=tasks)
 
     @asynccontextmanager
     async def _feed(
@@ -124,13 +125,6 @@ class LocalMap:
                 registry=registry,
             )
 
-    def _app(self, service: MapService, registry: CollectorRegistry) -> web.Application:
-        app = server.application(
-            [], log=self.log, registry=registry, checks={}, limits=http.LIMITS, timeouts=http.TIMEOUTS
-        )
-        service.install(app)
-        return app
-
     async def _announce(self, feed: Feed, port: int) -> None:
         """Announce the address of the map, once there is one."""
         with waiting("reading the cluster") as now:
@@ -138,15 +132,3 @@ class LocalMap:
                 now(f"waiting for {lacking}")
                 await asyncio.sleep(POLL_SECONDS)
         self.opened(f"http://localhost:{port}{self.path}")
-
-
-async def _load(feed: FileFeed) -> None:
-    """Read the file for the first time; raise `BadInput`."""
-    await feed.load()
-    if reason := feed.waiting_for():
-        raise BadInput([Mistake("--snapshot", f"nothing to show without {reason}")])
-
-
-def _written(state: SchedulerState) -> float:
-    """Return the time of the state in a file, in seconds since 1970."""
-    return exporters.newest(state.cluster, now=time.time())
