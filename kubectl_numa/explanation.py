@@ -258,23 +258,17 @@ def groups(answers: Iterable[NodeExplanation]) -> Iterator[NodeGroup]:
 
     The rules are evaluated for a group only when its turn comes.
     """
-    ranked = defaultdict[_Rank, list[NodeExplanation]](list)
+    # The place of the chance, then the score, then the class, where it matters.
+    ranked = defaultdict[tuple[int, int, str], list[NodeExplanation]](list)
     for answer in answers:
-        ranked[_rank(answer)].append(answer)
+        node_class = "" if answer.lasting else answer.node_class
+        ranked[PLACES[answer.chance], -(answer.score or 0), node_class].append(answer)
     for _, equal in sorted(ranked.items()):
         alike = defaultdict[object, list[NodeExplanation]](list)
         for answer in equal:
             alike[answer.reason, repr(answer.placement)].append(answer)
         same = [NodeGroup(group[0], tuple(each.node.name for each in group)) for group in alike.values()]
         yield from sorted(same, key=lambda group: group.names)
-
-
-_Rank = tuple[int, int, str]
-"""The place of the chance, then the negative score, then the class, which is "" where it does not matter."""
-
-
-def _rank(answer: NodeExplanation) -> _Rank:
-    return PLACES[answer.chance], -(answer.score or 0), "" if answer.lasting else answer.node_class
 
 
 def provenance(shape: KnownShape) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A case is a node and pods, as lines of `kubectl numa replay`: they can be given 
 numbers are those of pull requests of kubernetes/kubernetes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -106,18 +106,15 @@ class VersionChange:
 
 def described(predictions: Sequence[Object]) -> str:
     """Return in a few words what a kubelet does with the pods of a case."""
-    return "; ".join(
-        _containers(each["containers"]) if each["admitted"] else f"rejects {each['pod']}: {each['reason']}"
-        for each in predictions
-    )
-
-
-def _containers(containers: Mapping[str, Object]) -> str:
-    parts = []
-    for name, held in containers.items():
-        zones = held["affinity"]
-        affinity = f", affinity {','.join(map(str, zones))}" if zones else ""
-        parts.append(f"{name}: CPUs {held['cpus']}{affinity}" if "cpus" in held else f"{name}: admitted")
+    parts: list[str] = []
+    for each in predictions:
+        if not each["admitted"]:
+            parts.append(f"rejects {each['pod']}: {each['reason']}")
+            continue
+        for name, held in each["containers"].items():
+            zones = held["affinity"]
+            affinity = f", affinity {','.join(map(str, zones))}" if zones else ""
+            parts.append(f"{name}: CPUs {held['cpus']}{affinity}" if "cpus" in held else f"{name}: admitted")
     return "; ".join(parts)
 
 

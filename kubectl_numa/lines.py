@@ -66,7 +66,7 @@ class TextWriter:
     def entry(self, label: str, words: str, *, indent: int, style: str = "", label_style: str = "") -> None:
         """Write a label, and words from column `indent` on, in as many lines as they need."""
         head = f"{label:<{indent}}"
-        for line in _wrapped(words, max(self.width - indent, _LEAST_WORDS)) or [""]:
+        for line in [*_wrapped(words, max(self.width - indent, _LEAST_WORDS))] or [""]:
             both = Text.assemble((head, label_style), (line, style))
             self.write(both if line else Text(head.rstrip(), label_style))
             head = " " * indent
@@ -107,10 +107,15 @@ def zones(placement: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(parts) or "nothing exclusive, so any zone will do"
 
 
-def _wrapped(words: str, width: int) -> list[str]:
-    return [
-        part for line in _parts(words) for part in ([line] if line.startswith(" ") else _filled(line, width))
-    ]
+def _wrapped(words: str, width: int) -> Iterator[str]:
+    for part in _parts(words):
+        if part.startswith(" "):
+            yield part
+            continue
+        # A line break never separates a zone from its number.
+        joined = _ZONE.sub(f"zone{_STAYS}", part)
+        for line in textwrap.wrap(joined, width, break_long_words=False, break_on_hyphens=False):
+            yield line.replace(_STAYS, " ")
 
 
 def _parts(words: str) -> list[str]:
@@ -119,13 +124,6 @@ def _parts(words: str) -> list[str]:
     No other line break is ours.
     """
     return [one_line(part) for part in _INDENTED.split(words)]
-
-
-def _filled(line: str, width: int) -> Iterator[str]:
-    """Yield the line in pieces that never separate a zone from its number."""
-    joined = _ZONE.sub(f"zone{_STAYS}", line)
-    for part in textwrap.wrap(joined, width, break_long_words=False, break_on_hyphens=False):
-        yield part.replace(_STAYS, " ")
 
 
 _STAYS = "\N{NO-BREAK SPACE}"

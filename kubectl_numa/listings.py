@@ -70,15 +70,14 @@ class Listing:
 
 def table(columns: Sequence[str], rows: Iterable[ListedRow]) -> Iterator[str]:
     """Yield the header, then a line for each row; cells beyond the columns are left out."""
-    lines = [[column.upper() for column in columns], *(_cells(row, len(columns)) for row in rows)]
+    lines = [[column.upper() for column in columns]]
+    for row in rows:
+        cells = row.cells[: len(columns)]
+        lines.append([NO_VALUE if cell in {None, ""} else _on_one_line(str(cell)) for cell in cells])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         padded = (f"{cell:<{width + _GAP}}" for cell, width in zip(line, widths, strict=True))
         yield "".join(padded).rstrip()
-
-
-def _cells(row: ListedRow, count: int) -> list[str]:
-    return [NO_VALUE if cell in {None, ""} else _on_one_line(str(cell)) for cell in row.cells[:count]]
 
 
 def _on_one_line(text: str) -> str:

@@ -134,24 +134,24 @@ def read(
 
     `extra` are the kinds that the cluster's policy adds.
     """
-    name = STANDARD_INPUT if file == STDIN else urls.shown(file) if urls.is_url(file) else file
+    is_url = urls.is_url(file)
+    name = STANDARD_INPUT if file == STDIN else urls.shown(file) if is_url else file
     try:
-        values = _behind(file) if urls.is_url(file) else documents.load(file, stdin=stdin)
+        if is_url:
+            values = documents.read(urls.read(file), most=urls.MOST_BYTES)
+        else:
+            values = documents.load(file, stdin=stdin)
     except BadInput as error:
-        return [Manifest(name, mistakes=error.mistakes)]
+        # Of what a URL answers, only its contents are located in no file yet.
+        unlocated = is_url and isinstance(error, documents.BadDocument)
+        mistakes = (mistake.under(name) if unlocated else mistake for mistake in error.mistakes)
+        return [Manifest(name, mistakes=tuple(mistakes))]
     return [
         manifest
         for number, value in enumerate(values, start=1)
         for document in documents.objects([value])
         for manifest in _manifests(document, Manifest(name, number, document.kind), namespace, extra)
     ]
-
-
-def _behind(url: str) -> list[object]:
-    try:
-        return documents.read(urls.read(url), most=urls.MOST_BYTES)
-    except documents.BadDocument as error:
-        raise BadInput(mistake.under(urls.shown(url)) for mistake in error.mistakes) from error
 
 
 def of_object(
@@ -178,7 +178,8 @@ def _manifests(
 ) -> Iterator[Manifest]:
     """Yield the object's pods or mistakes; the object alone if it creates no pods."""
     metadata = document.raw.get("metadata")
-    own, name, prefix = (_text(inner(metadata, key)) for key in ("namespace", "name", "generateName"))
+    values = (inner(metadata, key) for key in ("namespace", "name", "generateName"))
+    own, name, prefix = (value if isinstance(value, str) else "" for value in values)
     scoped = (document.group, document.kind) in templates.CLUSTER_SCOPED
     home = "" if scoped else own or namespace.name
     blank = replace(blank, namespace=home, name=name or prefix)
@@ -205,7 +206,3 @@ def _manifests(
         unread = tuple(f"not read as a pod: {mistake}" for mistake in template.mistakes[:1])
         warnings, of_object = (*of_object, *unread), ()
         yield replace(blank, place=template.place, pod=pod, mistakes=mistakes, warnings=warnings)
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

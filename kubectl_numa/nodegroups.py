@@ -6,11 +6,10 @@ of them have together. `nodemap` draws single nodes.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import reduce
-from types import MappingProxyType
 
 from kubectl_numa.lines import TextWriter, counted, some
 from kubectl_numa.listings import ListedRow
@@ -53,33 +52,26 @@ class SeenNode:
     @property
     def statuses(self) -> tuple[NodeStatus, ...]:
         """Return all its statuses, in the order of reporting."""
-        return tuple(status for status, holds in _HOLDS.items() if holds(self))
+        node = self.node
+        given = {name for zone in node.zones for name, amount in zone.allocatable.items() if amount}
+        idle = all(zone.free == zone.allocatable for zone in node.zones)
+        # A node is full if its zones have nothing left of some resource.
+        full = any(not any(zone.free.get(name) for zone in node.zones) for name in given)
+        holds = {
+            NodeStatus.IDLE: idle,
+            NodeStatus.PARTLY_USED: not (idle or full),
+            NodeStatus.FULL: full and not idle,
+            NodeStatus.MISALIGNED: bool(self.misaligned),
+            NodeStatus.STALE: self.health.stale,
+            NodeStatus.CORDONED: node.attributes.cordoned,
+            NodeStatus.NOT_READY: not node.attributes.ready,
+            NodeStatus.LACKING: bool(missing_devices(node)),
+            NodeStatus.MISLABELLED: node.label not in {None, node_class(node)},
+        }
+        return tuple(status for status in NodeStatus if holds[status])
 
 
-def _use(node: Node) -> NodeStatus:
-    """Return how much of a node is allocated; it is full if its zones have nothing left of some resource."""
-    if all(zone.free == zone.allocatable for zone in node.zones):
-        return NodeStatus.IDLE
-    given = {name for zone in node.zones for name, amount in zone.allocatable.items() if amount}
-    full = any(not any(zone.free.get(name) for zone in node.zones) for name in given)
-    return NodeStatus.FULL if full else NodeStatus.PARTLY_USED
-
-
-_HOLDS: Mapping[NodeStatus, Callable[[SeenNode], bool]] = MappingProxyType(
-    {
-        NodeStatus.IDLE: lambda seen: _use(seen.node) is NodeStatus.IDLE,
-        NodeStatus.PARTLY_USED: lambda seen: _use(seen.node) is NodeStatus.PARTLY_USED,
-        NodeStatus.FULL: lambda seen: _use(seen.node) is NodeStatus.FULL,
-        NodeStatus.MISALIGNED: lambda seen: bool(seen.misaligned),
-        NodeStatus.STALE: lambda seen: seen.health.stale,
-        NodeStatus.CORDONED: lambda seen: seen.node.attributes.cordoned,
-        NodeStatus.NOT_READY: lambda seen: not seen.node.attributes.ready,
-        NodeStatus.LACKING: lambda seen: bool(missing_devices(seen.node)),
-        NodeStatus.MISLABELLED: lambda seen: seen.node.label not in {None, node_class(seen.node)},
-    }
-)
 _USES = frozenset({NodeStatus.IDLE, NodeStatus.PARTLY_USED, NodeStatus.FULL})
-_ALARMING = frozenset(NodeStatus) - _USES
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,19 +120,19 @@ def draw_class(each: ClassOfNodes, writer: TextWriter) -> None:
     zones = counted(len(node.every_zone), "zone")
     like = f"{counted(len(each.nodes))} of {zones}, {node.policy}, scope {node.scope}"
     writer.entry("", like, indent=_INDENT)
-    style = "red" if _ALARMING & statuses.keys() else ""
-    writer.entry("", in_words(statuses, each.nodes), indent=_INDENT, style=style)
+    style = "red" if statuses.keys() - _USES else ""
+    writer.entry("", _in_words(statuses, each.nodes), indent=_INDENT, style=style)
     draw_zones(each.together, writer)
     writer.entry("", some((seen.node.name for seen in each.nodes), most=_NAMED), indent=_INDENT, style="dim")
 
 
-def in_words(statuses: Mapping[NodeStatus, int], nodes: Sequence[SeenNode]) -> str:
+def _in_words(statuses: Mapping[NodeStatus, int], nodes: Sequence[SeenNode]) -> str:
     """Return how many nodes have each status: `3 idle, 1 partly used, 2 full, 1 stale`."""
     always = {*_USES}
     if any(seen.misaligned is not None for seen in nodes):
         always.add(NodeStatus.MISALIGNED)
     counts = ((statuses.get(status, 0), status) for status in NodeStatus)
-    parts = [f"{count:,} {status.replace('-', ' ')}" for count, status in counts if count or status in always]
+    parts = (f"{count:,} {status.replace('-', ' ')}" for count, status in counts if count or status in always)
     return ", ".join(parts)
 
 
@@ -148,7 +140,7 @@ def summary(nodes: Sequence[SeenNode], classes: Sequence[ClassOfNodes]) -> str:
     """Return a summary of all nodes in a line."""
     statuses = Counter(status for seen in nodes for status in seen.statuses)
     of = "1 class" if len(classes) == 1 else f"{len(classes):,} classes"
-    return f"{counted(len(nodes))} of {of}: {in_words(statuses, nodes)}"
+    return f"{counted(len(nodes))} of {of}: {_in_words(statuses, nodes)}"
 
 
 def row(seen: SeenNode) -> ListedRow:

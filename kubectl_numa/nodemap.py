@@ -5,7 +5,7 @@ There is a row for each zone and a column for each resource, so that an imbalanc
 numbers. Columns share the width of the line; resources that do not fit beside each other follow below.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -125,7 +125,19 @@ def draw(node: Node, writer: TextWriter, health: ExporterHealth) -> None:
 
 def draw_zones(node: Node, writer: TextWriter) -> None:
     """Draw a row for each zone, a column for each resource: how much of what is allocatable is used."""
-    writer.write(*_map(node.zones, writer))
+    zones = node.zones
+    names = sorted(set(chain.from_iterable(zone.allocatable for zone in zones)))
+    label = max((len(readable_zone(zone.name)) for zone in zones), default=0) + 2
+    room = writer.width - label
+    columns = [_Column(name, max(len(_figures(zone, name)) for zone in zones)) for name in names]
+    for block in _blocks(columns, room=room):
+        lengths = (ink for ink in range(_MOST_BAR, _LEAST_BAR, -1) if _fits(block, ink, room=room))
+        ink = next(lengths, _LEAST_BAR)
+        widths = [column.width(ink) for column in block]
+        writer.write(_line(" " * label, [(column.name, "dim") for column in block], widths))
+        for zone in zones:
+            cells = [_cell(zone, column.name, width=ink, plain=writer.plain) for column in block]
+            writer.write(_line(f"  {readable_zone(zone.name)}".ljust(label), cells, widths))
     if node.others:
         ids = render_list(bits(zone.id for zone in node.others))
         words = f"and {counted(len(node.others), 'zone')} without CPUs and devices: {ids}"
@@ -186,19 +198,6 @@ class _Column:
         return max(ink + 1 + self.figures, len(self.name))
 
 
-def _map(zones: Sequence[Zone], writer: TextWriter) -> Iterator[Text]:
-    names = sorted(set(chain.from_iterable(zone.allocatable for zone in zones)))
-    label = max((len(readable_zone(zone.name)) for zone in zones), default=0) + 2
-    columns = [_Column(name, max(len(_figures(zone, name)) for zone in zones)) for name in names]
-    for block in _blocks(columns, room=writer.width - label):
-        ink = _longest_bar(block, room=writer.width - label)
-        widths = [column.width(ink) for column in block]
-        yield _line(" " * label, [(column.name, "dim") for column in block], widths)
-        for zone in zones:
-            cells = [_cell(zone, column.name, width=ink, plain=writer.plain) for column in block]
-            yield _line(f"  {readable_zone(zone.name)}".ljust(label), cells, widths)
-
-
 def _blocks(columns: Iterable[_Column], *, room: int) -> list[list[_Column]]:
     """Return groups of columns that fit beside each other with the shortest bars."""
     blocks: list[list[_Column]] = []
@@ -208,11 +207,6 @@ def _blocks(columns: Iterable[_Column], *, room: int) -> list[list[_Column]]:
         else:
             blocks.append([column])
     return blocks
-
-
-def _longest_bar(block: Sequence[_Column], *, room: int) -> int:
-    fitting = (ink for ink in range(_MOST_BAR, _LEAST_BAR, -1) if _fits(block, ink, room=room))
-    return next(fitting, _LEAST_BAR)
 
 
 def _fits(block: Iterable[_Column], ink: int, *, room: int) -> bool:

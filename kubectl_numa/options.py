@@ -6,7 +6,6 @@ The names are kubectl's own where kubectl has one.
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any
 
 import click
 import orjson
@@ -23,37 +22,33 @@ from numalign.model.intent import Match
 from numalign.runtime.spans import seconds
 
 
-def choice(*names: str, values: type[StrEnum], default: StrEnum | None = None, help_: str) -> Option:
-    """Return an option whose value is one of an enumeration; the command gets the member, or None."""
+def choice(
+    *names: str, values: Iterable[StrEnum], default: StrEnum | None = None, help_: str
+) -> Option:
+    """Return an option whose value is one of these of an enumeration; the command gets the member, or None."""
+    members = {value.value: value for value in values}
     return click.option(
         *names,
-        type=click.Choice([value.value for value in values]),
-        callback=lambda _context, _option, text: None if text is None else values(text),
+        type=click.Choice([*members]),
+        callback=lambda _context, _option, text: members.get(text),
         default=default and default.value,
         show_default=default is not None,
         help=help_,
     )
 
 
-def _output(*values: Output, help_: str) -> Option:
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice([value.value for value in values]),
-        callback=lambda _context, _option, text: Output(text),
-        default=Output.TEXT.value,
-        show_default=True,
-        help=help_,
-    )
-
-
-document_option = _output(
-    Output.TEXT, Output.JSON, Output.YAML, help_="Output format: text to read, json or yaml for programs."
+document_option = choice(
+    *("-o", "--output"),
+    values=(Output.TEXT, Output.JSON, Output.YAML),
+    default=Output.TEXT,
+    help_="Output format: text to read, json or yaml for programs.",
 )
 """Adds -o to a command whose answer is a document; `print_document` prints it."""
 
-listing_option = _output(
-    *Output,
+listing_option = choice(
+    *("-o", "--output"),
+    values=Output,
+    default=Output.TEXT,
     help_="Output format: text to read, wide (a table with more columns), name (one TYPE/NAME per line), json"
     " or yaml.",
 )
@@ -216,25 +211,17 @@ of_shapes = joined("webhook", WebhookOptions, *_OF_SHAPES)
 """Adds the settings that decide which shapes are known, joined into one argument `webhook`."""
 
 
-def print_json(value: Any) -> None:  # noqa: ANN401 any JSON document
-    """Print an answer for programs as JSON."""
-    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))
-
-
-def print_yaml(value: Any) -> None:  # noqa: ANN401 any JSON document
-    """Print an answer for programs as YAML."""
+def print_document(value: object, output: Output) -> None:
+    """Print an answer for programs as JSON or YAML."""
+    if output is not Output.YAML:
+        click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+        return
     # Imported here, so that other formats do not wait for it.
     import yaml  # noqa: PLC0415  imported only if needed
 
     # The dumper knows neither enumerations nor read-only mappings.
     plain = orjson.loads(orjson.dumps(value))
-    text = yaml.dump(plain, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
-    click.echo(text, nl=False)
-
-
-def print_document(value: object, output: Output) -> None:
-    """Print an answer for programs as JSON or YAML."""
-    print_yaml(value) if output is Output.YAML else print_json(value)
+    click.echo(yaml.dump(plain, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def print_listing(listing: Listing, output: Output) -> None:

@@ -52,9 +52,6 @@ class WebhookOptions:
 DEFAULTS = WebhookOptions()
 """Those of an installed webhook unless its settings change them."""
 
-NOT_LOOKED_AT = AdmissionDecision(AdmissionState.NOT_ASKED)
-"""The decision about a pod that is exempt."""
-
 
 @dataclass(frozen=True, slots=True)
 class PodDecision:
@@ -137,7 +134,8 @@ class ClusterView:
                 )
             case Exempt(reason, Demand() as demand) if not rejected:
                 question, constraints = Question(demand, NO_INTENT), scheduling(raw).constraints
-                return PodDecision(name, namespace, question, constraints, None, NOT_LOOKED_AT, reason)
+                decision = AdmissionDecision(AdmissionState.NOT_ASKED)
+                return PodDecision(name, namespace, question, constraints, None, decision, reason)
             case _:
                 own = () if isinstance(pod, PodQuestion) else pod.mistakes
                 raise BadPod(first_of_each_place(own, rejected))
