@@ -43,8 +43,7 @@ class ProbeOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbedPod:
-    """
-    A pod with this policy, its outcome, and the outcome in a working installation.
+    """A pod with this policy, its outcome, and the outcome in a working installation.
 
     `detail` is the webhook that denied it, or the error if it failed.
     """

@@ -49,8 +49,7 @@ _UNKNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """
-    One manifest, checked; `pod` is None if it cannot be read, or if its kind is not understood.
+    """One manifest, checked; `pod` is None if it cannot be read, or if its kind is not understood.
 
     `able` counts the nodes that could run its pod, `unanswered` those among them that took too long to
     evaluate. `kept_away` is why the pod may use none, `never` why none could run it although it requests no
@@ -115,7 +114,7 @@ class Checked:
             "file": manifest.file,
             "document": manifest.document,
             "kind": manifest.kind or None,
-            "template": manifest.template or None,
+            "template": manifest.place.where or None,
             "guessed": manifest.place.guessed,
             "pod": name or None,
             "namespace": (namespace or None) if name else None,

@@ -16,8 +16,7 @@ from numalign.runtime import about
 
 
 class LazyCommand(click.Command):
-    """
-    A command in a list, imported from the module of its name when it is used.
+    """A command in a list, imported from the module of its name when it is used.
 
     `summary` is the first sentence of its own help.
     """

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSource:
-    """
-    A snapshot file (`-` is standard input), or else the cluster of a connection.
+    """A snapshot file (`-` is standard input), or else the cluster of a connection.
 
     Raise `Trouble` for connection flags together with a snapshot, which needs none.
     """
@@ -58,14 +57,13 @@ class ClusterSource:
     @property
     def running(self) -> "RunningCluster":
         """Return the running cluster."""
-        # Imported here, so that reading a file does not wait for the API server's client.
+        # A file is read without waiting for the API server's client.
         from kubectl_numa.running_cluster import RunningCluster  # noqa: PLC0415  imported only if needed
 
         return RunningCluster(self.connection)
 
     def documents(self, *, with_pods: bool = False) -> list[object]:
-        """
-        Return all objects, undecoded; raise `BadInput` and `ClusterError`.
+        """Return all objects, undecoded; raise `BadInput` and `ClusterError`.
 
         Pods of a running cluster are included only `with_pods`; those of a file always.
         """
@@ -78,16 +76,11 @@ class ClusterSource:
             raise Unconfigured(f"{error}, or read a file with --snapshot") from error
 
     def with_pods(self, objects: list[object]) -> list[object]:
-        """
-        Return these documents with all pods, if a running cluster has not been asked for them yet.
-
-        Raise `ClusterError`.
-        """
+        """Return these documents with all pods, those of a running cluster too; raise `ClusterError`."""
         return objects if self.snapshot is not None else [*objects, *self.running.pods()]
 
     def view(self, options: WebhookOptions = DEFAULTS, *, objects: list[object] | None = None) -> ClusterView:
-        """
-        Return the cluster of these documents, by default of all, as its webhook sees it now.
+        """Return the cluster of these documents, by default of all, as its webhook sees it now.
 
         What could not be used is reported on standard error. Raise as `documents` and `policy` do.
         """
@@ -100,11 +93,7 @@ class ClusterSource:
         return ClusterView(cluster, cluster_policy, options, now=now, seen=self.seen(cluster, now=now))
 
     def decoded(self, objects: list[object], history: ShapeHistory | None = None) -> Cluster:
-        """
-        Return the cluster of these documents; raise `BadSnapshot`.
-
-        What could not be used is among its problems. The `history` knows what was there before.
-        """
+        """Return the cluster of these documents, with its problems; raise `BadSnapshot`."""
         where = "standard input" if self.snapshot == "-" else self.snapshot or "the cluster"
         return snapshot.of(objects, shape_history=history, where=where)
 
@@ -113,8 +102,7 @@ class ClusterSource:
         return now if self.snapshot is None else exporters.newest(cluster, now=now)
 
     def namespace(self, name: str | None) -> Namespace:
-        """
-        Return the namespace of pods that name none; raise `ClusterError`.
+        """Return the namespace of pods that name none; raise `ClusterError`.
 
         That is the given `name`, or else that of the kubeconfig's context. A file has no context, so with a
         file a context counts only if it is named.
@@ -126,18 +114,13 @@ class ClusterSource:
         return Namespace(self.running.namespace())
 
     def policy(self, file: str | None) -> ClusterPolicy:
-        """
-        Return the cluster's policy: that of a file, or else the installed one of the running cluster.
-
-        Raise `BadPolicy` and `ClusterError`.
-        """
+        """Return the policy of a file, or else the installed one; raise `BadPolicy` and `ClusterError`."""
         if file is not None:
             return policy.read(Path(file))
         return self.running.policy() if self.snapshot is None else NO_POLICY
 
     def one(self, named: TypedName, *, namespace: str, objects: list[object]) -> dict[str, Any]:
-        """
-        Return an object by its name: from `objects` if that is a snapshot, else from the running cluster.
+        """Return an object by its name: from `objects` if that is a snapshot, else from the running cluster.
 
         Raise `BadInput` for an object that the snapshot lacks, and `ClusterError`.
         """

@@ -31,7 +31,6 @@ from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, Node
 from numalign.model.options import COMPARED, PRE_RELEASE, FeatureGate
 from numalign.model.resources import CPU
 
-_NODE = "Node"
 _ALL_NODES, _ANY_NODE = "NODES", "NODE"
 """In a remedy: the names of all of the nodes, and that of the first."""
 
@@ -111,8 +110,7 @@ NO_SKEW = Skew(0)
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """
-    What objects show that the rules do not read, by node.
+    """What objects show that the rules do not read, by node.
 
     `writers` are the programs that wrote its topology, `asking` the pods there that request alignment,
     `skews` what is known of its clock.
@@ -125,8 +123,7 @@ class Traces:
 
 @dataclass(frozen=True, slots=True)
 class ExaminedNode:
-    """
-    All facts that findings about one node are based on.
+    """All facts that findings about one node are based on.
 
     `present` is whether the node exists; some names have only other objects that were left behind. `node` is
     None if its topology is unknown. `agents` is whether any node of the cluster has an agent. `mistakes` are
@@ -154,12 +151,11 @@ class FoundOnNode(NamedTuple):
 
     def to_json(self, name: str) -> dict[str, Any]:
         """Return the finding about the node with this name, for programs."""
-        row = _ROWS[self.finding]
         return {
             "finding": self.finding,
             "severity": _severity(self.finding),
             "detail": self.detail or None,
-            "what": row.what,
+            "what": _ROWS[self.finding].what,
             "remedy": _for_nodes(self.remedy, [name]),
         }
 
@@ -194,36 +190,26 @@ class DiagnosedNode:
 
 @dataclass(frozen=True, slots=True)
 class FindingGroup:
-    """Nodes with the same finding and the same remedy, their names by detail."""
+    """Nodes with the same finding and remedy: their names, and those by detail.
+
+    `what` is the consequence, in a sentence without a full stop.
+    """
 
     finding: Finding
+    severity: Severity
+    what: str
     remedy: str
+    names: Sequence[str]
     names_by_detail: Mapping[str, Sequence[str]]
-
-    @property
-    def severity(self) -> Severity:
-        """Return whether they lack something."""
-        return _severity(self.finding)
-
-    @property
-    def what(self) -> str:
-        """Return the consequence, in a sentence without a full stop."""
-        return _ROWS[self.finding].what
 
     @property
     def fix(self) -> str:
         """Return the remedy; a command that takes one name is for the first of the nodes."""
         return _for_nodes(self.remedy, self.names)
 
-    @property
-    def names(self) -> Sequence[str]:
-        """Return all of the nodes, each once."""
-        return sorted({name for names in self.names_by_detail.values() for name in names})
-
 
 def diagnose(cluster: Cluster, traces: Traces, *, seen: float) -> tuple[DiagnosedNode, ...]:
-    """
-    Return the findings about every node, by name, at the time `seen`, in seconds since 1970.
+    """Return the findings about every node, by name, at the time `seen`, in seconds since 1970.
 
     Names that have only a topology or a configuration count as nodes too.
     """
@@ -254,7 +240,7 @@ def diagnose(cluster: Cluster, traces: Traces, *, seen: float) -> tuple[Diagnose
 
 def is_of_node(problem: Problem) -> bool:
     """Return whether a problem is about a node, and so among its findings."""
-    return problem.kind in {*_TOPOLOGIES, kubelet_config.KIND, _NODE}
+    return problem.kind in {*_TOPOLOGIES, kubelet_config.KIND, "Node"}
 
 
 def groups(nodes: Iterable[DiagnosedNode]) -> list[FindingGroup]:
@@ -263,10 +249,12 @@ def groups(nodes: Iterable[DiagnosedNode]) -> list[FindingGroup]:
     for node in nodes:
         for finding, detail, remedy in node.found:
             same[finding, remedy].setdefault(detail, []).append(node.name)
-    return sorted(
-        (FindingGroup(*key, details) for key, details in same.items()),
-        key=lambda group: (group.severity is Severity.NOTE, -len(group.names), _PLACES[group.finding]),
-    )
+    found: list[FindingGroup] = []
+    for (finding, remedy), details in same.items():
+        names, what = sorted({*chain.from_iterable(details.values())}), _ROWS[finding].what
+        found.append(FindingGroup(finding, _severity(finding), what, remedy, names, details))
+    found.sort(key=lambda each: (each.severity is Severity.NOTE, -len(each.names), _PLACES[each.finding]))
+    return found
 
 
 _PLACES = {finding: place for place, finding in enumerate(Finding)}

@@ -57,8 +57,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """
-    What a kubelet really did with a pod.
+    """What a kubelet really did with a pod.
 
     `seen` is what its containers hold and, under `WHOLE_POD`, the pod-level resources that they share; None
     if the pod was rejected. `left` is what each set of zones has left after it, None if unknown.

@@ -69,8 +69,7 @@ class ShapeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """
-    Nodes with the same answer, by name; `answer` is that of the first one.
+    """Nodes with the same answer, by name; `answer` is that of the first one.
 
     They are of one class, unless their labels or taints keep the pod away.
     """
@@ -81,8 +80,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """
-    All answers for one pod, by node name, and those of shapes without nodes.
+    """All answers for one pod, by node name, and those of shapes without nodes.
 
     `remarks` are warnings of `kubectl numa` itself. `bare` counts the nodes without a topology that may take
     the pod, as far as known. If the answers are `incomplete`, nodes that are not remembered may take it, too,
@@ -125,8 +123,7 @@ class Explanation:
 
     @property
     def hopeless(self) -> bool:
-        """
-        Return whether all nodes and shapes refuse the pod for good.
+        """Return whether all nodes and shapes refuse the pod for good.
 
         A node that is excluded by the pod's constraints has no reason of its own, so it does not count.
         """
@@ -209,8 +206,7 @@ def explain(
     strategy: Strategy = Strategy.LEAST_NUMA_NODES,
     uid: str = "",
 ) -> Explanation:
-    """
-    Evaluate the pod on every node of the cluster, beside the pods in its `state`.
+    """Evaluate the pod on every node of the cluster, beside the pods in its `state`.
 
     A node that could never take the pod says why, even if the webhook has excluded its class since. The pod
     with this `uid`, if it exists, is evaluated as if it were not among them.
@@ -253,8 +249,7 @@ def why_never(pod: PodDecision, cluster: ClusterView) -> str:
 
 
 def groups(answers: Iterable[NodeExplanation]) -> Iterator[NodeGroup]:
-    """
-    Group answers that differ only in the node's name; yield the best first.
+    """Group answers that differ only in the node's name; yield the best first.
 
     The rules are evaluated for a group only when its turn comes.
     """

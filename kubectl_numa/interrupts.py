@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 
 def end_at_once() -> None:
-    """
-    Make Ctrl-C end the process silently from now on, with the exit code that shells use.
+    """Make Ctrl-C end the process silently from now on, with the exit code that shells use.
 
     An interrupted import need not fail: imported modules run callbacks in which an exception is lost.
     """

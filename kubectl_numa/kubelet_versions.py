@@ -49,8 +49,7 @@ class VersionCase:
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """
-    A change, what it is in a sentence without a full stop, and its pull request.
+    """A change, what it is in a sentence without a full stop, and its pull request.
 
     `endless` says that kubelets before it never answer in the case; they are predicted to reject the pod.
     """
@@ -59,8 +58,14 @@ class VersionChange:
     what: str
     effect: Effect
     pull: int
-    case: VersionCase
+    node: Object
+    pods: tuple[Object, ...]
     endless: bool = False
+
+    @property
+    def case(self) -> VersionCase:
+        """The smallest case that shows it."""
+        return VersionCase(self.node, self.pods)
 
     @property
     def minor(self) -> int:
@@ -189,86 +194,68 @@ ROWS: Sequence[VersionChange] = (
         "With prefer-align-cpus-by-uncorecache, an odd number of CPUs fits into one cache",
         Effect.CPU_IDS,
         131850,
-        VersionCase(
-            _node(_cached(_machine(_cores(0, 4, 2), reserved="5"), [0, 1, 2, 3], [4, 5, 6, 7]), _BY_CACHE),
-            _asking(3),
-        ),
+        _node(_cached(_machine(_cores(0, 4, 2), reserved="5"), [0, 1, 2, 3], [4, 5, 6, 7]), _BY_CACHE),
+        _asking(3),
     ),
     VersionChange(
         KubeletChange.HINTS_WHERE_DEVICES_ARE,
         "Hints for devices include only zones that have a device of the resource",
         Effect.AFFINITY,
         138244,
-        VersionCase(
-            _node(
-                _machine(_cores(0, 2), _cores(2, 2), reserved="0,2-3", devices=_gpus(1)), policy="best-effort"
-            ),
-            _asking(1, gpus=1),
-        ),
+        _node(_machine(_cores(0, 2), _cores(2, 2), reserved="0,2-3", devices=_gpus(1)), policy="best-effort"),
+        _asking(1, gpus=1),
     ),
     VersionChange(
         KubeletChange.SOCKET_SHARE,
         "With align-by-socket, distribute-cpus-across-numa prefers zones of one socket",
         Effect.CPU_IDS,
         139778,
-        VersionCase(
-            _node(
-                _machine(*(_cores(2 * at, 2) for at in range(4)), reserved="2", sockets=(0, 0, 1, 1)),
-                _DISTRIBUTE,
-                _BY_SOCKET,
-            ),
-            _asking(3),
+        _node(
+            _machine(*(_cores(2 * at, 2) for at in range(4)), reserved="2", sockets=(0, 0, 1, 1)),
+            _DISTRIBUTE,
+            _BY_SOCKET,
         ),
+        _asking(3),
     ),
     VersionChange(
         KubeletChange.LOWERED_SHARE,
         "The even share of distribute-cpus-across-numa is lowered to what the chosen zones have",
         Effect.CPU_IDS,
         139778,
-        VersionCase(
-            _node(_machine(_cores(0, 3, 2), _cores(6, 3, 2), reserved="7-8,11"), _DISTRIBUTE, _BY_SOCKET),
-            _asking(8),
-        ),
+        _node(_machine(_cores(0, 3, 2), _cores(6, 3, 2), reserved="7-8,11"), _DISTRIBUTE, _BY_SOCKET),
+        _asking(8),
     ),
     VersionChange(
         KubeletChange.NO_MEMORY_NO_BLOCK,
         "With PodLevelResourceManagers, the Memory Manager leaves containers alone that request no memory",
         Effect.VERDICT,
         138770,
-        VersionCase(
-            _node(
-                _with_memory(_machine(_cores(0, 2), reserved="0"), 0),
-                memoryManagerPolicy="Static",
-                featureGates={"PodLevelResourceManagers": True},
-            ),
-            (_pod({"name": "main"}, resources={"limits": {"cpu": "1", "memory": "1Gi"}}),),
+        _node(
+            _with_memory(_machine(_cores(0, 2), reserved="0"), 0),
+            memoryManagerPolicy="Static",
+            featureGates={"PodLevelResourceManagers": True},
         ),
+        (_pod({"name": "main"}, resources={"limits": {"cpu": "1", "memory": "1Gi"}}),),
     ),
     VersionChange(
         KubeletChange.HINT_WIDTH,
         "distribute-cpus-across-numa uses at least as many zones as the Topology Manager chose",
         Effect.CPU_IDS,
         139456,
-        VersionCase(
-            _node(
-                _machine(_cores(0, 2), _cores(2, 2), reserved="0", devices=_gpus(0, 1)),
-                _DISTRIBUTE,
-                policy="best-effort",
-            ),
-            _asking(2, gpus=2),
+        _node(
+            _machine(_cores(0, 2), _cores(2, 2), reserved="0", devices=_gpus(0, 1)),
+            _DISTRIBUTE,
+            policy="best-effort",
         ),
+        _asking(2, gpus=2),
     ),
     VersionChange(
         KubeletChange.COPIED_COMBINATIONS,
         "distribute-cpus-across-numa uses the zones that it found best; before, the last of four was another",
         Effect.CPU_IDS,
         141238,
-        VersionCase(
-            _node(
-                _machine(*(_cores(2 * at, 2) for at in range(6)), reserved="1", sockets=(0,) * 6), _DISTRIBUTE
-            ),
-            _asking(7),
-        ),
+        _node(_machine(*(_cores(2 * at, 2) for at in range(6)), reserved="1", sockets=(0,) * 6), _DISTRIBUTE),
+        _asking(7),
     ),
     VersionChange(
         KubeletChange.WHOLE_GROUPS,
@@ -276,14 +263,12 @@ ROWS: Sequence[VersionChange] = (
         " whole cores; before, it could search for such zones without end",
         Effect.VERDICT,
         140730,
-        VersionCase(
-            _node(
-                _machine(*(_cores(6 * at, 3, 2) for at in range(4)), reserved="0-1,6-7,12,18"),
-                _DISTRIBUTE,
-                _FULL,
-            ),
-            _asking(14),
+        _node(
+            _machine(*(_cores(6 * at, 3, 2) for at in range(4)), reserved="0-1,6-7,12,18"),
+            _DISTRIBUTE,
+            _FULL,
         ),
+        _asking(14),
         endless=True,
     ),
     VersionChange(
@@ -292,41 +277,40 @@ ROWS: Sequence[VersionChange] = (
         " could get reserved CPUs",
         Effect.CPU_IDS,
         140498,
-        VersionCase(_node(_machine([[0, 1], [2]], reserved="1")), _asking(2)),
+        _node(_machine([[0, 1], [2]], reserved="1")),
+        _asking(2),
     ),
     VersionChange(
         KubeletChange.SPREAD_IN_TURN,
         "distribute-cpus-across-cores takes one CPU of each core before a second, however CPUs are numbered",
         Effect.CPU_IDS,
         140766,
-        VersionCase(_node(_machine(_cores(0, 2, 2), reserved="2"), _SPREAD), _asking(2)),
+        _node(_machine(_cores(0, 2, 2), reserved="2"), _SPREAD),
+        _asking(2),
     ),
     VersionChange(
         KubeletChange.CACHES_IN_TWO_PASSES,
         "prefer-align-cpus-by-uncorecache takes whole caches before parts of caches",
         Effect.CPU_IDS,
         141026,
-        VersionCase(
-            _node(_cached(_machine(_cores(0, 4), reserved="0-1"), [0, 1, 2], [3]), _BY_CACHE), _asking(1)
-        ),
+        _node(_cached(_machine(_cores(0, 4), reserved="0-1"), [0, 1, 2], [3]), _BY_CACHE),
+        _asking(1),
     ),
     VersionChange(
         KubeletChange.INIT_ONLY_NAMES,
         "In pod scope, memory and hugepages count that only init containers request",
         Effect.VERDICT,
         140816,
-        VersionCase(
-            _node(
-                _with_memory(_machine(_cores(0, 2), _cores(2, 2), reserved="0"), 0, 1),
-                policy="restricted",
-                topologyManagerScope="pod",
-                memoryManagerPolicy="Static",
-            ),
-            (
-                _pod(
-                    _container(cpu="1"),
-                    initContainers=[_container("init", cpu="1", **{"hugepages-1Gi": "1Gi"})],
-                ),
+        _node(
+            _with_memory(_machine(_cores(0, 2), _cores(2, 2), reserved="0"), 0, 1),
+            policy="restricted",
+            topologyManagerScope="pod",
+            memoryManagerPolicy="Static",
+        ),
+        (
+            _pod(
+                _container(cpu="1"),
+                initContainers=[_container("init", cpu="1", **{"hugepages-1Gi": "1Gi"})],
             ),
         ),
     ),

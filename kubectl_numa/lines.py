@@ -119,10 +119,7 @@ def _wrapped(words: str, width: int) -> Iterator[str]:
 
 
 def _parts(words: str) -> list[str]:
-    """Return a text and the indented lines below it: a command, or a caret under a place.
-
-    No other line break is ours.
-    """
+    # What is indented below a text is a command, or a caret under a place; no other line break is ours.
     return [one_line(part) for part in _INDENTED.split(words)]
 
 

@@ -39,8 +39,7 @@ class ListedRow:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """
-    What a command lists.
+    """What a command lists.
 
     `rows` are used for `name`, `wide` and tables, and may be an iterator; `documents` returns the contents of
     JSON and YAML, a list with a document for each object; `text`, if given, draws the text for people.

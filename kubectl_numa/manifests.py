@@ -28,8 +28,7 @@ STANDARD_INPUT = "standard input"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """
-    One object of a file: a pod that it is or would create, or all its mistakes.
+    """One object of a file: a pod that it is or would create, or all its mistakes.
 
     An object with several pod templates yields one for each, with its location in the object; an object
     without any has neither a pod nor mistakes. Its pod is, or would be, in `namespace`, which is empty for an
@@ -49,11 +48,6 @@ class Manifest:
     namespace: str = "default"
 
     @property
-    def template(self) -> str:
-        """Return the location in the object, "" for a pod itself."""
-        return self.place.where
-
-    @property
     def pod_name(self) -> tuple[str, str]:
         """Return namespace and name of the pod; those of the object if it is not known or has no name."""
         return (self.pod.namespace, self.pod.name or self.name) if self.pod else (self.namespace, self.name)
@@ -67,7 +61,7 @@ class Manifest:
     def where(self) -> str:
         """Return the location in readable form."""
         numbered = f"document {self.document}" if self.document is not None else ""
-        return ", ".join(filter(None, (self.file, numbered, self.template)))
+        return ", ".join(filter(None, (self.file, numbered, self.place.where)))
 
     def wrong_pod(self, error: BadInput) -> "Manifest":
         """Return the same object with an invalid pod; the mistakes get their location in the object."""
@@ -87,8 +81,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """
-    The namespace of pods whose manifests name none.
+    """The namespace of pods whose manifests name none.
 
     If the user specified it (`asked`), a manifest that names another one is a mistake.
     """
@@ -129,8 +122,7 @@ def read(
     extra: TemplatePaths = NO_TEMPLATES,
     stdin: BinaryIO | None = None,
 ) -> list[Manifest]:
-    """
-    Return every object of a file with its pods, and all mistakes in it.
+    """Return every object of a file with its pods, and all mistakes in it.
 
     `extra` are the kinds that the cluster's policy adds.
     """

@@ -73,8 +73,7 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class PlacedPods:
-    """
-    The pods of a cluster: as a ledger sees them, and as they are stored, by UID.
+    """The pods of a cluster: as a ledger sees them, and as they are stored, by UID.
 
     `problems` are what could not be read. Unless `complete`, there may be unknown pods.
     """
@@ -151,8 +150,7 @@ def require_pods(placed: PlacedPods) -> None:
 def placed_if_permitted(
     source: ClusterSource, view: ClusterView, objects: list[object], *, match: Match
 ) -> PlacedPods:
-    """
-    Return all pods, on the nodes of a cluster, for an answer that is less exact without them.
+    """Return all pods, on the nodes of a cluster, for an answer that is less exact without them.
 
     If they may not be listed, that is reported on standard error. Raise `ClusterError`.
     """
@@ -229,8 +227,7 @@ def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wan
 
 
 def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer | None:
-    """
-    Return what a stored pod requests when its owner recreates it; None if it is invalid.
+    """Return what a stored pod requests when its owner recreates it; None if it is invalid.
 
     Nodes that numalign chose or excluded as it lifted the gate are not part of the recreated pod.
     """

@@ -100,11 +100,7 @@ def _zone(zone: Zone) -> dict[str, Any]:
 
 
 def draw(node: Node, writer: TextWriter, health: ExporterHealth) -> None:
-    """
-    Draw one node: its policy, what reported it, problems, then its zones.
-
-    Its label is shown if it is not the node's class.
-    """
+    """Draw one node: its policy, what reported it, its label if not its class, problems, then its zones."""
     name = node_class(node)
     like = f"{node.policy}, scope {node.scope}"
     writer.entry(f"{node.name}  ", like, indent=len(node.name) + 2, label_style="bold")
@@ -161,11 +157,7 @@ _REPORTED = {
 
 
 def draw_shape(known_shape: KnownShape, writer: TextWriter, *, now: float) -> None:
-    """
-    Draw a shape without nodes: how it is known, its labels and taints, then its zones.
-
-    `now` is in seconds since 1970.
-    """
+    """Draw a shape without nodes, at `now` in seconds since 1970: its labels and taints, then its zones."""
     shape, node = known_shape.shape, known_shape.shape.node
     title = f"{node.policy}, scope {node.scope}  {how_known(known_shape, now=now)}"
     writer.line("", title, indent=0, style="bold")
@@ -242,8 +234,7 @@ def _used(zone: Zone, name: str) -> int:
 
 
 def bar(used: int, total: int, *, width: int, ink: tuple[str, str]) -> str:
-    """
-    Return `used` of `total` as `width` characters.
+    """Return `used` of `total` as `width` characters.
 
     A bar is read before any number, so it must be right at its ends: only what is empty looks empty, and only
     what is full looks full.

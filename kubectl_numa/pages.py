@@ -36,8 +36,7 @@ _DEPTH = 21
 
 
 def show(explanation: Explanation, writer: TextWriter, *, now: float, limit: int | None = None) -> None:
-    """
-    Write the whole explanation; `now` is in seconds since 1970.
+    """Write the whole explanation; `now` is in seconds since 1970.
 
     Show at most `limit` groups of nodes one by one, the best ones; count the nodes of others.
     """
@@ -162,27 +161,18 @@ def _detail(label: str, words: str | None, writer: TextWriter, *, style: str = "
         writer.entry(" " * _INDENT + label, words, indent=_INNER, label_style="dim", style=style)
 
 
-def _reported_by(source: TopologySource, count: int) -> str:
-    """Return what reported this many nodes, after their number; "" for exporters, the usual case."""
-    if source is not TopologySource.AGENT:
-        return ""
-    return " from its agent" if count == 1 else " from their agents"
-
-
 def _basis(explanation: Explanation) -> str:
     """Return how much was known about the nodes, and what else could matter, in a word each."""
     levels = Counter((answer.node.known, answer.exporter.source) for answer in explanation.answers)
     doubts = {doubt for answer in explanation.answers for doubt in answer.doubts}
-    levels_known = ", ".join(
-        f"{level} of {counted(count)}{_reported_by(source, count)}"
-        for (level, source), count in levels.most_common()
-    )
-    missing = ", ".join(doubt.value.replace("-", " ") for doubt in Doubt if doubt in doubts)
-    silent = sum(answer.exporter.stale for answer in explanation.answers)
-    return "; ".join(
-        [
-            levels_known,
-            *([f"unknown: {missing}"] if missing else []),
-            *([f"stale: {'the agent' if silent == 1 else 'agents'} of {counted(silent)}"] if silent else []),
-        ]
-    )
+    parts: list[str] = []
+    for (level, source), count in levels.most_common():
+        # That an exporter reported nodes is the usual case.
+        agents = " from its agent" if count == 1 else " from their agents"
+        parts.append(f"{level} of {counted(count)}{agents if source is TopologySource.AGENT else ''}")
+    words = [", ".join(parts)]
+    if missing := ", ".join(doubt.value.replace("-", " ") for doubt in Doubt if doubt in doubts):
+        words.append(f"unknown: {missing}")
+    if silent := sum(answer.exporter.stale for answer in explanation.answers):
+        words.append(f"stale: {'the agent' if silent == 1 else 'agents'} of {counted(silent)}")
+    return "; ".join(words)

@@ -57,8 +57,7 @@ _VERDICTS = {
 
 @dataclass(frozen=True, slots=True)
 class PendingCause:
-    """
-    Why `pods` are pending, the oldest first, and what would help, both in words.
+    """Why `pods` are pending, the oldest first, and what would help, both in words.
 
     `decision` is that of the oldest pod, None if no node was evaluated for it.
     """

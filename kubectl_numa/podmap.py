@@ -23,6 +23,7 @@ from numalign.ledger.model import NodeInfo, PlacementRecord
 from numalign.ledger.occupancy import sharing
 from numalign.model.intent import Exclusive, Intent, Policy
 from numalign.model.machine import CpuSet, render_list
+from numalign.model.placement import Held
 from numalign.model.resources import Kind, kind, render
 from numalign.scheduling import rejected_pods
 from numalign.scheduling.pod_alignments import pod_alignments
@@ -35,8 +36,7 @@ _INDENT = 4
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """
-    A pod, its alignment, and what it is known to hold; None if nothing is known.
+    """A pod, its alignment, and what it is known to hold; None if nothing is known.
 
     `intent` is None if no alignment is requested. `cpus` has the IDs of its exclusive CPUs by the name of
     their zone, if they were reported and the machine is known. `beside` has the names of pods with an intent
@@ -56,11 +56,6 @@ class PodRow:
         return self.intent.policy if self.intent else Policy.NONE
 
     @property
-    def exclusive(self) -> bool:
-        """Return whether it requests its zones exclusively."""
-        return self.intent is not None and self.intent.exclusive
-
-    @property
     def aligned(self) -> bool | None:
         """Return whether it is aligned; None if that is unknown."""
         known = {Judgement.ALIGNED: True, Judgement.MISALIGNED: False}
@@ -74,15 +69,9 @@ class PodRow:
         return _NOT_JUDGED if self.aligned is None else self.alignment.word
 
     @property
-    def style(self) -> str:
-        """Return the style of that word."""
-        return "yellow" if self.alignment.partial else _STYLES.get(self.alignment.judgement, "yellow")
-
-    @property
-    def zones(self) -> tuple[str, ...]:
-        """Return the names of the zones from which it holds anything."""
-        held = self.record.held if self.record else {}
-        return tuple(sorted({zone for several in held for zone in several}))
+    def held(self) -> Held:
+        """Return what it holds, by the names of zones; empty if that is unknown."""
+        return self.record.held if self.record else {}
 
     @property
     def cpu_ids(self) -> str | None:
@@ -92,7 +81,7 @@ class PodRow:
     def amount(self, *kinds: Kind) -> str:
         """Return what it holds of the resources of these kinds: `8`, `64Gi`, `2 nvidia.com/gpu`."""
         totals: dict[str, int] = {}
-        for bag in (self.record.held if self.record else {}).values():
+        for bag in self.held.values():
             for name, amount in bag.items():
                 totals[name] = totals.get(name, 0) + amount
         chosen = sorted(name for name in totals if kind(name) in kinds and totals[name])
@@ -102,8 +91,7 @@ class PodRow:
 
 
 def rows(placed: PlacedPods, selection: PodSelection, *, every: bool = False) -> tuple[PodRow, ...]:
-    """
-    Return the running pods that request alignment, by namespace and name.
+    """Return the running pods that request alignment, by namespace and name.
 
     With `every`, also those that request none, if resources of zones are allocated to them.
     """
@@ -148,7 +136,8 @@ def listing(listed: Sequence[PodRow]) -> Listing:
                 f"pod/{row.pod.name}",
                 (
                     *(row.pod.namespace, row.pod.name, row.pod.node, row.policy, row.word),
-                    *(",".join(row.zones), row.amount(Kind.CPU)),
+                    ",".join(sorted({zone for several in row.held for zone in several})),
+                    row.amount(Kind.CPU),
                     *(row.cpu_ids, row.amount(Kind.MEMORY), row.amount(Kind.DEVICE)),
                     *(row.record and row.record.source, why(row.alignment)),
                 ),
@@ -165,9 +154,11 @@ def _draw(listed: Sequence[PodRow], writer: TextWriter) -> None:
     """Draw every pod in two or three lines, and how many there are of each kind."""
     for row in listed:
         pod = row.pod
-        alone = ", exclusive" if row.exclusive else ""
+        alone = ", exclusive" if row.intent and row.intent.exclusive else ""
         head = f"{pod.namespace}/{pod.name}  on {pod.node}  {row.policy}{alone}  "
-        writer.entry(head, row.word, indent=len(head), style=row.style)
+        style = _STYLES.get(row.alignment.judgement, "yellow")
+        style = "yellow" if row.alignment.partial else style
+        writer.entry(head, row.word, indent=len(head), style=style)
         if row.record and not row.record.unknown:
             writer.entry("", zones(placements.render_held(row.record.held)), indent=_INDENT)
         if row.cpu_ids:
@@ -197,7 +188,7 @@ def _to_json(listed: Iterable[PodRow]) -> list[dict[str, Any]]:
             "uid": row.pod.uid,
             "node": row.pod.node,
             "policy": row.policy,
-            "exclusive": Exclusive.ZONE if row.exclusive else None,
+            "exclusive": Exclusive.ZONE if row.intent and row.intent.exclusive else None,
             "sharesWith": list(row.beside),
             "aligned": row.aligned,
             "judgement": row.alignment.judgement,

@@ -35,8 +35,7 @@ from numalign.shapes.history import REMEMBER_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """
-    The settings of the webhook that affect decisions about pods, under its own names.
+    """The settings of the webhook that affect decisions about pods, under its own names.
 
     `policy` is a file. Shapes are remembered for `remember` seconds. `created_by` is the user who creates the
     pods.
@@ -55,8 +54,7 @@ DEFAULTS = WebhookOptions()
 
 @dataclass(frozen=True, slots=True)
 class PodDecision:
-    """
-    One pod as read, and what the webhook decides.
+    """One pod as read, and what the webhook decides.
 
     `exempt` is why the webhook does not check it; its kubelet aligns it all the same. `by` is None if neither
     the pod nor its namespace requests alignment. `scheduler` is the one that it is assigned to when it is
@@ -94,8 +92,7 @@ class PodDecision:
 
 
 class ClusterView:
-    """
-    A cluster as its webhook sees it at a time, in seconds since 1970.
+    """A cluster as its webhook sees it at a time, in seconds since 1970.
 
     `seen` is the time of its state, if that is not `now`.
     """
@@ -117,8 +114,7 @@ class ClusterView:
         self._refusals = policy.refusals(unknown_may_fit=options.unknown_may_fit)
 
     def decide(self, raw: object, *, name: str, namespace: str) -> PodDecision:
-        """
-        Return what a pod, or a pod template, requests, and what is decided.
+        """Return what a pod, or a pod template, requests, and what is decided.
 
         Raise `BadPod` with every mistake, including those that the API server itself would reject.
         """
@@ -161,8 +157,7 @@ class ClusterView:
         return RunningPodJudge(self._reader, self.policies, partial(self._decided, runs=True), self._user)
 
     def _placers(self, raw: object, pod: PodQuestion) -> dict[str, str | None]:
-        """
-        Return the scheduler that a pod is assigned to when it is created, or else the gate that it gets.
+        """Return the scheduler that a pod is assigned to when it is created, or else the gate that it gets.
 
         A pod that exists keeps its scheduler; one that no node could ever run gets no gate.
         """
@@ -183,11 +178,7 @@ class ClusterView:
         return self._cache.ever(dra.sure(pod.question, self.cluster.served), pod.constraints)
 
     def kept_away(self, pod: PodDecision) -> str | None:
-        """
-        Return why the pod may use no known node, whatever it requests; None if it may use one.
-
-        Names the labels that no node has.
-        """
+        """Return why the pod may use no known node, such as labels that none has; None if it may use one."""
         states = self.cluster.states.items()
         every = {name: node for name, state in states if (node := state.node or state.bare)}
         labels = {name: node.attributes.labels for name, node in every.items()}

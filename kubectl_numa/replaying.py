@@ -29,8 +29,7 @@ from numalign.model.resources import CPU
 
 @dataclass(frozen=True, slots=True)
 class PredictedAdmission:
-    """
-    The predicted admission of a pod by a kubelet.
+    """The predicted admission of a pod by a kubelet.
 
     `reason` and `message` are None if it admits the pod. `whole` is what a pod with pod-level resources gets,
     of which its containers get parts. `doubts` are what could make the prediction wrong.
@@ -76,8 +75,7 @@ class PredictedAdmission:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """
-    A pod that was to be admitted, and what it holds; None if it was rejected.
+    """A pod that was to be admitted, and what it holds; None if it was rejected.
 
     `seen` is True for an observation, False for a prediction.
     """
@@ -121,8 +119,7 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """
-    A conversation about one node: its state at `first`, and after each turn since.
+    """A conversation about one node: its state at `first`, and after each turn since.
 
     A late observation changes its turn, and all later turns are computed again, so that no guess survives it.
     """
@@ -141,8 +138,7 @@ class Session:
         return self.now.node
 
     def after(self, *turns: Turn, kept: int | None = None) -> "Session":
-        """
-        Return the conversation with more turns, after the first `kept` ones, by default all.
+        """Return the conversation with more turns, after the first `kept` ones, by default all.
 
         First turns that nothing can change any more are forgotten, except for the last one.
         """

@@ -28,8 +28,7 @@ class RunningCluster:
         return asyncio.run(installation.context_namespace(self.connection))
 
     def policy(self) -> ClusterPolicy:
-        """
-        Return the installed policy.
+        """Return the installed policy.
 
         Its name, or that it may not be read, is reported on standard error. Raise `BadPolicy` for an invalid
         one, because the programs then keep an older one, which cannot be read from here.
@@ -49,8 +48,7 @@ class RunningCluster:
             raise BadPolicy(mistake.under(f"ConfigMap {name}") for mistake in error.mistakes) from error
 
     def collect(self, *, with_pods: bool = False, with_kubelet_configs: bool = False) -> dict[str, Any]:
-        """
-        Return all objects that the rules need, as a List.
+        """Return all objects that the rules need, as a List.
 
         Kubelets that do not show their configuration, and optional objects that may not be read, are reported
         on standard error.
@@ -83,11 +81,7 @@ class RunningCluster:
         )
 
     def versions(self) -> InstalledVersions:
-        """
-        Return the versions in the cluster.
-
-        If its programs may not be listed, that is reported on standard error.
-        """
+        """Return the versions in the cluster; report on standard error if programs may not be listed."""
 
         async def asked() -> InstalledVersions:
             async with connected(self.connection) as api:

@@ -9,8 +9,7 @@ from numalign.kube.selectors import EVERYTHING, LabelSelector
 
 @dataclass(frozen=True, slots=True)
 class PodSelection:
-    """
-    The pods of a `namespace`, or of all with `everywhere`, whose labels match the `selector`.
+    """The pods of a `namespace`, or of all with `everywhere`, whose labels match the `selector`.
 
     If both are given, all namespaces are selected, as in kubectl.
     """
@@ -25,8 +24,7 @@ class PodSelection:
         return self != PodSelection()
 
     def resolved(self, source: ClusterSource) -> "PodSelection":
-        """
-        Return the same with the namespace of the context, if none was given; raise `ClusterError`.
+        """Return the same with the namespace of the context, if none was given; raise `ClusterError`.
 
         A snapshot file has no context, so all its namespaces are selected.
         """

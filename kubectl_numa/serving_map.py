@@ -48,8 +48,7 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LocalMap:
-    """
-    A map to be served to this machine.
+    """A map to be served to this machine.
 
     `policy` is the cluster's policy. Once there is something to show, `opened` is called with the address of
     the map, in which `path` is the first page. Later errors are logged.

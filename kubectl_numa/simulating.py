@@ -121,8 +121,7 @@ class Simulated:
             yield ListedRow(f"strategy/{name}", (*cells, *wide))
 
     def documents(self) -> list[dict[str, Any]]:
-        """
-        Return a document for each strategy: the mean, how each seed ended, and the curve.
+        """Return a document for each strategy: the mean, how each seed ended, and the curve.
 
         All is in per cent of all GPUs, except `refusals`, `pods`, `aligned` and `turned_away`, which count
         pods, and `free_cpus` and `free_gpus`.

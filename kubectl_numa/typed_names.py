@@ -17,8 +17,7 @@ class TypedName:
 
     @classmethod
     def read(cls, text: str, *, default: ResourceType) -> "TypedName":
-        """
-        Return the object that a text names, of the `default` type if it names none.
+        """Return the object that a text names, of the `default` type if it names none.
 
         Raise `click.UsageError` for an invalid name, and `BadInput` for an unknown type.
         """

@@ -122,12 +122,12 @@ def test_a_template_of_an_unknown_kind_is_guessed(cli: Cli) -> None:
     extra = {("x.io", "Thing"): (TemplatePath.read("spec.template"),)}
     [known] = read(cli, unknown_kind(template("2")), extra=extra)
 
-    assert (guess.template, guess.place.guessed) == ("spec.template", True)
+    assert (guess.place.where, guess.place.guessed) == ("spec.template", True)
     assert guess.warnings == ("Thing.x.io is an unknown kind: found a pod template at spec.template",)
     assert (wrong.pod, wrong.mistakes) == (None, ())
     reason = "spec.template.spec.containers[0].resources: must be an object, not a number"
     assert wrong.warnings[1:] == (f"not read as a pod: {reason}",)
-    assert (known.template, known.place.guessed, known.warnings) == ("spec.template", False, ())
+    assert (known.place.where, known.place.guessed, known.warnings) == ("spec.template", False, ())
 
 
 def test_a_misplaced_annotation_is_a_warning_once(cli: Cli) -> None:
