@@ -207,7 +207,7 @@ def test_commands_import_only_what_they_need(cluster_file: Path) -> None:
 
 COMPLETING = """
 import sys
-from kubectl_numa.completing import main
+from kubectl_numa.commands.completion import main
 main()
 print("\\f", *{name.partition(".")[0] for name in sys.modules})
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_numa.cli import program
-from kubectl_numa.completing import answer
+from kubectl_numa.commands.completion import answer
 from tests.unit.kubectl_numa.conftest import Cli
 from tests.worlds.notation import table
 
