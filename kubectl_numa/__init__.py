@@ -3,7 +3,7 @@
 
 It prints what the rules say about pods and nodes, from a snapshot or a cluster. The modules in order:
 
-    manifests, questions, notices -> running_cluster -> clusters, explanation
+    manifests, questions, lines -> running_cluster -> clusters, explanation
     lines -> nodemap, pages -> checking
     events -> replaying
     -> options -> commands -> cli

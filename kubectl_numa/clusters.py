@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kubectl_numa.lines import notify_skipped, waiting
 from kubectl_numa.manifests import Namespace
-from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import DEFAULTS, ClusterView, WebhookOptions
 from kubectl_numa.typed_names import TypedName
 from numalign.kube import exporters

@@ -3,12 +3,16 @@ Lines that are readable at eighty columns and in a pipe.
 
 An entry is a label with words beside it, indented if they take several lines. Words are never broken, because
 a class or an annotation is there to be copied, and lines that start with a space (a caret under a position)
-are unchanged. Text from manifests is never interpreted as markup.
+are unchanged. Text from manifests is never interpreted as markup. What was skipped, and progress, goes to
+standard error.
 """
 
 import re
+import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Timer
 from typing import Any
 
 from rich.console import Console
@@ -23,6 +27,9 @@ USUAL = 80
 """Columns of a pipe."""
 
 _LEAST_WORDS = 10
+_PROBLEMS_SHOWN = 10
+PROGRESS_AFTER_SECONDS = 1.0
+"""Work that takes no longer shows no progress."""
 
 
 class TextWriter:
@@ -70,6 +77,40 @@ class TextWriter:
             both = Text.assemble((head, label_style), (line, style))
             self.write(both if line else Text(head.rstrip(), label_style))
             head = " " * indent
+
+
+def notify(words: str) -> None:
+    """Print one notice."""
+    console = Console(stderr=True)
+    # A terminal wraps at words; a log keeps each notice on one line, so that it can be searched.
+    console.print(for_terminal(words), markup=False, highlight=False, soft_wrap=not console.is_terminal)
+
+
+def notify_skipped(problems: Sequence[object]) -> None:
+    """Print the first few problems, and how many more there are."""
+    for problem in problems[:_PROBLEMS_SHOWN]:
+        notify(f"skipped: {problem}")
+    if len(problems) > _PROBLEMS_SHOWN:
+        notify(f"skipped: {len(problems) - _PROBLEMS_SHOWN} more objects")
+
+
+@contextmanager
+def waiting(doing: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal work that takes over a second; yield a function to call with the progress."""
+    console = Console(file=sys.stderr)
+    if not console.is_terminal:
+        yield lambda _now: None
+        return
+    status = console.status(f"{doing} ...")
+    timer = Timer(PROGRESS_AFTER_SECONDS, status.start)
+    timer.start()
+    try:
+        yield lambda now: status.update(f"{now} ...")
+    finally:
+        timer.cancel()
+        # The timer may be starting the status at this moment.
+        timer.join()
+        status.stop()
 
 
 def some(names: Iterable[str], *, most: int = 4) -> str:

@@ -16,8 +16,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.lines import TextWriter, counted, full_name, some, zones
-from kubectl_numa.notices import notify
+from kubectl_numa.lines import TextWriter, counted, full_name, notify, some, zones
 from kubectl_numa.pages import intent_text
 from kubectl_numa.questions import ClusterView, PodDecision
 from kubectl_numa.selection import PodSelection

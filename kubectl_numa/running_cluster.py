@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from kubectl_numa.notices import notify, notify_skipped, waiting
+from kubectl_numa.lines import notify, notify_skipped, waiting
 from kubectl_numa.typed_names import TypedName
 from numalign.kube import collect, installation, installed_versions
 from numalign.kube.client import connected

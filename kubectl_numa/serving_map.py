@@ -15,7 +15,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.notices import waiting
+from kubectl_numa.lines import waiting
 from numalign.kube import client, exporters, live_feed
 from numalign.kube.cluster import Cluster
 from numalign.kube.feed import Feed

@@ -7,10 +7,9 @@ import click
 from kubectl_numa import checking, manifests, moving, options, running_pods
 from kubectl_numa.checking import Checked, CheckResult
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.lines import TextWriter
+from kubectl_numa.lines import TextWriter, notify_skipped, waiting
 from kubectl_numa.listings import Output
 from kubectl_numa.manifests import STDIN
-from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from kubectl_numa.selection import PodSelection
 from numalign.kube.command_line import Trouble

@@ -7,9 +7,9 @@ import click
 
 from kubectl_numa import manifests, moving, options, typed_names
 from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.lines import notify, notify_skipped, waiting
 from kubectl_numa.listings import Output
 from kubectl_numa.manifests import Namespace
-from kubectl_numa.notices import notify, notify_skipped, waiting
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.kube import name_completion
 from numalign.kube.command_line import FILE, Trouble

@@ -8,9 +8,8 @@ import click
 from kubectl_numa import diagnosis, options, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.diagnosis import DiagnosedNode, Severity
-from kubectl_numa.lines import TextWriter, counted, some
+from kubectl_numa.lines import TextWriter, counted, notify_skipped, some
 from kubectl_numa.listings import ListedRow, Listing, Output
-from kubectl_numa.notices import notify_skipped
 from kubectl_numa.traces import traces
 from numalign.decision import wording
 from numalign.kube import name_completion

@@ -10,12 +10,11 @@ from kubectl_numa import manifests, moving, options, pages, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.explanation import Explanation, groups
 from kubectl_numa.explanation import explain as explain_pod
-from kubectl_numa.lines import TextWriter, full_name
+from kubectl_numa.lines import TextWriter, full_name, notify_skipped, waiting
 from kubectl_numa.lines import zones as placed_in
 from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.moving import PlacedPods
-from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.decision.scoring import Strategy
 from numalign.kube import name_completion

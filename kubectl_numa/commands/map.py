@@ -12,7 +12,7 @@ import click
 
 from kubectl_numa import moving, options
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.notices import notify, notify_skipped
+from kubectl_numa.lines import notify, notify_skipped
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.serving_map import LocalMap
 from numalign.kube.command_line import FILE, Trouble, joined

@@ -8,11 +8,10 @@ import click
 
 from kubectl_numa import moving, nodegroups, nodemap, options, typed_names
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.lines import TextWriter, some
+from kubectl_numa.lines import TextWriter, notify, some, waiting
 from kubectl_numa.listings import Listing, Output
 from kubectl_numa.nodegroups import SeenNode
 from kubectl_numa.nodemap import ListedNodes
-from kubectl_numa.notices import notify, waiting
 from kubectl_numa.questions import WebhookOptions
 from numalign.kube import name_completion
 from numalign.kube.command_line import Trouble

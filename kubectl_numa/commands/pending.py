@@ -4,8 +4,8 @@ import click
 
 from kubectl_numa import moving, options, pending_pods
 from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.lines import notify_skipped, waiting
 from kubectl_numa.listings import Output
-from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.selection import PodSelection
 

@@ -6,8 +6,8 @@ import click
 
 from kubectl_numa import moving, options, podmap
 from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.lines import notify_skipped, waiting
 from kubectl_numa.listings import Output
-from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.selection import PodSelection
 from numalign.kube.selectors import EVERYTHING

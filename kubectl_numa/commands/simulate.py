@@ -7,9 +7,8 @@ import click
 
 from kubectl_numa import moving, options, simulating
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.lines import counted
+from kubectl_numa.lines import counted, notify, waiting
 from kubectl_numa.listings import Listing, Output
-from kubectl_numa.notices import notify, waiting
 from kubectl_numa.simulating import Gpus, MadeUpZones, Simulation
 from numalign.kube.command_line import FILE, joined
 from numalign.model.intent import Match, Policy, Scope

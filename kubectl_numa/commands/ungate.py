@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import click
 
 from kubectl_numa import options
+from kubectl_numa.lines import notify, waiting
 from kubectl_numa.listings import ListedRow, Listing, Output
-from kubectl_numa.notices import notify, waiting
 from kubectl_numa.selection import PodSelection
 from numalign.kube import gates, installation
 from numalign.kube.client import Api, connected

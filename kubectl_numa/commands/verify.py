@@ -8,8 +8,8 @@ import click
 
 from kubectl_numa import options
 from kubectl_numa.admission_probe import ProbedPod, ProbeOutcome, probe
+from kubectl_numa.lines import waiting
 from kubectl_numa.listings import Output
-from kubectl_numa.notices import waiting
 from numalign.kube import name_completion
 from numalign.kube.client import connected
 from numalign.kube.command_line import from_kubeconfig

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubectl_numa import options
-from kubectl_numa.lines import counted
+from kubectl_numa.lines import counted, notify
 from kubectl_numa.listings import Output
-from kubectl_numa.notices import notify
 from numalign.kube.command_line import Trouble, from_kubeconfig
 from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_numa import notices, options
+from kubectl_numa import lines, options
 from kubectl_numa.cli import COMMANDS, LazyCommand, program
 from numalign.runtime import about
 from tests.unit.kubectl_numa.conftest import Cli
@@ -128,7 +128,7 @@ SHOWN = "a\ufffd[2J\ufffd1m\ufffd\ufffdb"
 
 
 def test_notices_steer_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    notices.notify(f"skipped: {STEERING}")
+    lines.notify(f"skipped: {STEERING}")
     options.note([f"note:\n  {STEERING}"])
 
     assert capsys.readouterr().err == f"skipped: {SHOWN}\nnote:\n  {SHOWN}\n"

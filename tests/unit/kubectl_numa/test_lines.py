@@ -6,7 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from kubectl_numa import notices
+from kubectl_numa import lines
 from kubectl_numa.lines import NARROWEST, TextWriter, amounts, some, zones
 from tests.worlds.notation import table
 
@@ -93,8 +93,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 def test_a_long_wait_has_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = terminal(monkeypatch)
-    monkeypatch.setattr(notices, "SECONDS", 0.01)
-    with notices.waiting("reading") as now:
+    monkeypatch.setattr(lines, "PROGRESS_AFTER_SECONDS", 0.01)
+    with lines.waiting("reading") as now:
         until = time.monotonic() + 5
         while "reading ..." not in screen.getvalue() and time.monotonic() < until:
             time.sleep(0.01)
@@ -107,9 +107,9 @@ def test_a_long_wait_has_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_waits_have_no_notice(monkeypatch: pytest.MonkeyPatch, *, tty: bool) -> None:
     screen = terminal(monkeypatch)
     if not tty:
-        monkeypatch.setattr(notices, "SECONDS", 0.0)
+        monkeypatch.setattr(lines, "PROGRESS_AFTER_SECONDS", 0.0)
         monkeypatch.delenv("FORCE_COLOR")
-    with notices.waiting("reading") as now:
+    with lines.waiting("reading") as now:
         time.sleep(0.05)
         now("reading the last of it")
 
