@@ -75,10 +75,6 @@ class ClusterSource:
         except Unconfigured as error:
             raise Unconfigured(f"{error}, or read a file with --snapshot") from error
 
-    def with_pods(self, objects: list[object]) -> list[object]:
-        """Return these documents with all pods, those of a running cluster too; raise `ClusterError`."""
-        return objects if self.snapshot is not None else [*objects, *self.running.pods()]
-
     def view(self, options: WebhookOptions = DEFAULTS, *, objects: list[object] | None = None) -> ClusterView:
         """Return the cluster of these documents, by default of all, as its webhook sees it now.
 

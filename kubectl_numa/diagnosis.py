@@ -164,13 +164,10 @@ class FoundOnNode(NamedTuple):
 class DiagnosedNode:
     """A node, and its findings."""
 
-    examined: ExaminedNode
+    name: str
+    node: Node | None
+    exporter: ExporterHealth
     found: tuple[FoundOnNode, ...]
-
-    @property
-    def name(self) -> str:
-        """Return the name of the node."""
-        return self.examined.name
 
     @property
     def lacking(self) -> bool:
@@ -179,11 +176,10 @@ class DiagnosedNode:
 
     def to_json(self) -> dict[str, Any]:
         """Return the node for programs."""
-        node = self.examined.node
         return {
             "name": self.name,
-            "known": node.known if node else NOTHING,
-            **self.examined.exporter.to_json(),
+            "known": self.node.known if self.node else NOTHING,
+            **self.exporter.to_json(),
             "findings": [each.to_json(self.name) for each in self.found],
         }
 
@@ -235,7 +231,7 @@ def diagnose(cluster: Cluster, traces: Traces, *, seen: float) -> tuple[Diagnose
         )
         for name in sorted(present | mistakes.keys())
     )
-    return tuple(DiagnosedNode(node, tuple(_found(node))) for node in examined)
+    return tuple(DiagnosedNode(each.name, each.node, each.exporter, (*_found(each),)) for each in examined)
 
 
 def is_of_node(problem: Problem) -> bool:

@@ -39,17 +39,7 @@ from numalign.model.intent import PINNED_AT, Match
 from numalign.model.node import Node
 from numalign.runtime import logs
 from numalign.scheduling import defragmentation
-from numalign.scheduling.defragmentation import (
-    EXHAUSTIVE,
-    Advice,
-    Cluster,
-    Hindrance,
-    Move,
-    Newcomer,
-    Plan,
-    Remedy,
-    Resident,
-)
+from numalign.scheduling.defragmentation import Advice, Hindrance, Move, Newcomer, Plan, Remedy, Resident
 from numalign.scheduling.evictable import SENTENCES, obstacle
 from numalign.scheduling.scheduler_state import SchedulerState
 
@@ -153,11 +143,12 @@ def placed_if_permitted(
 
     If they may not be listed, that is reported on standard error. Raise `ClusterError`.
     """
+    every, complete = objects, source.snapshot is None
     try:
-        every, complete = source.with_pods(objects), source.snapshot is None
+        every = [*objects, *source.running.pods()] if complete else objects
     except Forbidden as error:
         notify(f"pods: unknown, so only what nodes report is counted: {error}")
-        every, complete = objects, False
+        complete = False
     return placed_pods(view, every, match=match, complete=complete)
 
 
@@ -213,7 +204,7 @@ def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wan
         residents[each.node].append(
             Resident(each.uid, name, each.priority, each.created, stays, each.leaving)
         )
-    cluster = Cluster(
+    cluster = defragmentation.Cluster(
         placed.state.reservations,
         placed.state.cache,
         residents,
@@ -340,7 +331,11 @@ def _certainty(advice: Advice) -> str:
         sure = "moving fewer or less important pods would not be enough"
         perhaps = "moving fewer or less important pods may be enough: not all combinations were tried"
         return sure if advice.proven else perhaps
-    return "" if advice.proven else f"not all combinations of more than {EXHAUSTIVE} pods were tried"
+    return (
+        ""
+        if advice.proven
+        else f"not all combinations of more than {defragmentation.EXHAUSTIVE} pods were tried"
+    )
 
 
 def _draw_plan(plan: Plan, writer: TextWriter, *, now: float) -> None:

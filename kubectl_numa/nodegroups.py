@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import reduce
+from itertools import chain
 
 from kubectl_numa.lines import TextWriter, counted, some
 from kubectl_numa.listings import ListedRow
@@ -82,15 +83,6 @@ class ClassOfNodes:
     nodes: tuple[SeenNode, ...]
 
     @property
-    def together(self) -> Node:
-        """Return a node with what the zones of all of them have together, zone by zone."""
-        by_name = defaultdict[str, list[Zone]](list)
-        for seen in self.nodes:
-            for zone in seen.node.zones:
-                by_name[zone.name].append(zone)
-        return replace(self.nodes[0].node, zones=tuple(map(_together, by_name.values())), stock=None)
-
-    @property
     def statuses(self) -> Counter[NodeStatus]:
         """Return how many nodes have each status."""
         return Counter(status for seen in self.nodes for status in seen.statuses)
@@ -122,7 +114,11 @@ def draw_class(each: ClassOfNodes, writer: TextWriter) -> None:
     writer.entry("", like, indent=_INDENT)
     style = "red" if statuses.keys() - _USES else ""
     writer.entry("", _in_words(statuses, each.nodes), indent=_INDENT, style=style)
-    draw_zones(each.together, writer)
+    by_name = defaultdict[str, list[Zone]](list)
+    for zone in chain.from_iterable(seen.node.zones for seen in each.nodes):
+        by_name[zone.name].append(zone)
+    # What the zones of all nodes have together, zone by zone.
+    draw_zones(replace(node, zones=tuple(map(_together, by_name.values())), stock=None), writer)
     writer.entry("", some((seen.node.name for seen in each.nodes), most=_NAMED), indent=_INDENT, style="dim")
 
 

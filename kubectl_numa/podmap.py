@@ -7,9 +7,8 @@ that a kubelet rejected, and of the namespaces with a limit of exclusive CPUs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
-from typing import Any
 
 from kubectl_numa.lines import TextWriter, counted, some, zones
 from kubectl_numa.listings import ListedRow, Listing
@@ -128,7 +127,7 @@ def _on_node(placed: PlacedPods, info: NodeInfo, name: str) -> Iterator[PodRow]:
 
 
 def listing(listed: Sequence[PodRow]) -> Listing:
-    """Return these pods as a listing."""
+    """Return these pods as a listing; in documents `aligned` is null if unknown."""
     return Listing(
         ("namespace", "name", "node", "policy", "aligned", "zones", "cpus"),
         (
@@ -144,7 +143,27 @@ def listing(listed: Sequence[PodRow]) -> Listing:
             )
             for row in listed
         ),
-        lambda: _to_json(listed),
+        lambda: [
+            {
+                "namespace": row.pod.namespace,
+                "name": row.pod.name,
+                "uid": row.pod.uid,
+                "node": row.pod.node,
+                "policy": row.policy,
+                "exclusive": Exclusive.ZONE if row.intent and row.intent.exclusive else None,
+                "sharesWith": list(row.beside),
+                "aligned": row.aligned,
+                "judgement": row.alignment.judgement,
+                "extent": row.alignment.partial and row.alignment.partial.extent,
+                "notPinned": list(row.alignment.partial.unpinned) if row.alignment.partial else [],
+                "why": why(row.alignment) or None,
+                "known": row.record.source if row.record else None,
+                "placement": placements.render_held(row.record.held) if row.record else None,
+                "cpus": row.cpu_ids,
+                "cpusByZone": {zone: render_list(ids) for zone, ids in row.cpus.items()},
+            }
+            for row in listed
+        ],
         wide_columns=("cpu ids", "memory", "devices", "known", "why"),
         text=lambda writer: _draw(listed, writer),
     )
@@ -177,31 +196,6 @@ def _draw(listed: Sequence[PodRow], writer: TextWriter) -> None:
         by_word = ", ".join(f"{counts[word]:,} {word}" for word in words)
         summary = f"{counted(len(listed), 'pod')}: {by_word}"
     writer.line("", summary, indent=0)
-
-
-def _to_json(listed: Iterable[PodRow]) -> list[dict[str, Any]]:
-    """Return it for programs; `aligned` is null if unknown, and `known` is the source of what it holds."""
-    return [
-        {
-            "namespace": row.pod.namespace,
-            "name": row.pod.name,
-            "uid": row.pod.uid,
-            "node": row.pod.node,
-            "policy": row.policy,
-            "exclusive": Exclusive.ZONE if row.intent and row.intent.exclusive else None,
-            "sharesWith": list(row.beside),
-            "aligned": row.aligned,
-            "judgement": row.alignment.judgement,
-            "extent": row.alignment.partial and row.alignment.partial.extent,
-            "notPinned": list(row.alignment.partial.unpinned) if row.alignment.partial else [],
-            "why": why(row.alignment) or None,
-            "known": row.record.source if row.record else None,
-            "placement": placements.render_held(row.record.held) if row.record else None,
-            "cpus": row.cpu_ids,
-            "cpusByZone": {zone: render_list(ids) for zone, ids in row.cpus.items()},
-        }
-        for row in listed
-    ]
 
 
 def rejected_listing(placed: PlacedPods, selection: PodSelection, *, now: float) -> Listing:

@@ -234,7 +234,7 @@ def _admitted(state: NodeState, turn: AdmissionTurn) -> NodeState:
 
 def _with_truth(state: NodeState, pod: str, demand: Demand, truth: Observed) -> NodeState:
     """Return the state with what a pod really holds; wrong guesses of the same CPUs are made again."""
-    places = _places(demand)
+    places = {name: at for at, name in enumerate([WHOLE_POD, *(step.container for step in demand.steps)])}
     containers = sorted(truth.seen or (), key=lambda entry: places[entry.container])
     if not state.node.machine:
         # CPU IDs mean nothing on a machine that is only assumed; that there are none does.
@@ -267,13 +267,10 @@ def _yielding(stay: Stay, cpus: CpuSet) -> Stay:
     return replace(stay, held=stay.held._replace(cpus=stay.held.cpus & ~cpus))
 
 
-def _places(demand: Demand) -> dict[str, int]:
-    return {name: at for at, name in enumerate([WHOLE_POD, *(step.container for step in demand.steps)])}
-
-
 def _check(event: Observed, demand: Demand, node: Node) -> None:
     """Raise `BadLine` for observations of things that do not exist."""
-    known, mistakes = _places(demand), list[Mistake]()
+    mistakes = list[Mistake]()
+    known = {WHOLE_POD, *(step.container for step in demand.steps)}
     for entry in event.seen or ():
         name = entry.container
         where = "observed.shared" if name == WHOLE_POD else f"observed.containers.{name}"

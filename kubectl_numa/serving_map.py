@@ -6,8 +6,8 @@ It listens only on the loopback address, and shows all that the user who runs it
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -79,50 +79,50 @@ class LocalMap:
             complete=lambda settled: live or settled.pods > 0,
         )
         pods = PodInformer(state, state.reader, log=self.log, registry=registry)
-        with server.opened(ListenAddress(LOOPBACK, self.port, bind_name="", port_name="port")) as called:
-            async with self._feed(pods, state.cluster, registry) as feed:
-                if isinstance(feed, FileFeed):
-                    await feed.load()
-                    if reason := feed.waiting_for():
-                        raise BadInput([Mistake("--snapshot", f"nothing to show without {reason}")])
-                service = MapService(
-                    MapState(state),
-                    LocalAccess(),
-                    Streams(registry),
+        async with AsyncExitStack() as stack:
+            address = ListenAddress(LOOPBACK, self.port, bind_name="", port_name="port")
+            called = stack.enter_context(server.opened(address))
+            feed: FileFeed | LiveFeed
+            if self.source.snapshot is not None:
+                feed = FileFeed(
+                    Path(self.source.snapshot),
+                    state.cluster,
+                    every=RELOAD_SECONDS,
                     log=self.log,
-                    waiting_for=feed.waiting_for,
+                    registry=registry,
+                    pods=pods,
                 )
-                app = server.application(
-                    [], log=self.log, registry=registry, checks={}, limits=http.LIMITS, timeouts=http.TIMEOUTS
+                await feed.load()
+                if reason := feed.waiting_for():
+                    raise BadInput([Mistake("--snapshot", f"nothing to show without {reason}")])
+            else:
+                feed = LiveFeed(
+                    await stack.enter_async_context(client.connected(self.source.connection)),
+                    state.cluster,
+                    watched=live_feed.WITH_PODS,
+                    optional=live_feed.OF_SOME,
+                    pods=pods,
+                    log=self.log,
+                    registry=registry,
                 )
-                service.install(app)
-                tasks: dict[str, BackgroundTask] = {
-                    "snapshot": feed.follow,
-                    "cache_refresh": state.work_ahead,
-                    "map": service.follow,
-                    "announcement": partial(self._announce, feed, server.port_of(called)),
-                }
-                return await server.answer(app, called, stop=stop, tasks=tasks)
-
-    @asynccontextmanager
-    async def _feed(
-        self, pods: PodInformer, cluster: Cluster, registry: CollectorRegistry
-    ) -> AsyncIterator[Feed]:
-        """Yield the source of snapshots and pods; raise `ClusterError`."""
-        if self.source.snapshot is not None:
-            path = Path(self.source.snapshot)
-            yield FileFeed(path, cluster, every=RELOAD_SECONDS, log=self.log, registry=registry, pods=pods)
-            return
-        async with client.connected(self.source.connection) as api:
-            yield LiveFeed(
-                api,
-                cluster,
-                watched=live_feed.WITH_PODS,
-                optional=live_feed.OF_SOME,
-                pods=pods,
+            service = MapService(
+                MapState(state),
+                LocalAccess(),
+                Streams(registry),
                 log=self.log,
-                registry=registry,
+                waiting_for=feed.waiting_for,
             )
+            app = server.application(
+                [], log=self.log, registry=registry, checks={}, limits=http.LIMITS, timeouts=http.TIMEOUTS
+            )
+            service.install(app)
+            tasks: dict[str, BackgroundTask] = {
+                "snapshot": feed.follow,
+                "cache_refresh": state.work_ahead,
+                "map": service.follow,
+                "announcement": partial(self._announce, feed, server.port_of(called)),
+            }
+            return await server.answer(app, called, stop=stop, tasks=tasks)
 
     async def _announce(self, feed: Feed, port: int) -> None:
         """Announce the address of the map, once there is one."""
