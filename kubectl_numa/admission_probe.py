@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
+from numalign.kube.client import ObjectWriter
 from numalign.kube.errors import ClusterError
 from numalign.model.intent import POLICY, Policy
 
@@ -22,15 +23,6 @@ INTERVAL = 2.0
 
 _DENIAL = re.compile(r'admission webhook "([a-z0-9.-]+\.numalign\.io)" denied the request')
 _DRY_RUN = (("dryRun", "All"),)
-
-
-class PodCreator(Protocol):
-    """Creates pods."""
-
-    async def create(
-        self, path: str, body: object, query: Sequence[tuple[str, str]] = (), *, what: str
-    ) -> object:
-        """Create an object in the collection at `path`; raise `ClusterError`."""
 
 
 class ProbeOutcome(StrEnum):
@@ -65,7 +57,7 @@ EXPECTED: Mapping[str, ProbeOutcome] = MappingProxyType(
 """The policies of the pods, with the expected outcomes."""
 
 
-async def probe(api: PodCreator, *, namespace: str, patience: float) -> Sequence[ProbedPod]:
+async def probe(api: ObjectWriter, *, namespace: str, patience: float) -> Sequence[ProbedPod]:
     """Return the outcomes of both pods; retry for `patience` seconds until they are as expected."""
     loop = asyncio.get_running_loop()
     until = loop.time() + patience
