@@ -22,7 +22,6 @@ INTERVAL = 2.0
 """Seconds between two tries: API servers notice a new webhook, and new roles, within a second or two."""
 
 _DENIAL = re.compile(r'admission webhook "([a-z0-9.-]+\.numalign\.io)" denied the request')
-_DRY_RUN = (("dryRun", "All"),)
 
 
 class ProbeOutcome(StrEnum):
@@ -67,7 +66,9 @@ async def probe(api: ObjectWriter, *, namespace: str, patience: float) -> Sequen
         for policy, expected in EXPECTED.items():
             outcome, detail = ProbeOutcome.ADMITTED, ""
             try:
-                await api.create(path, _pod(policy), _DRY_RUN, what=f"pods in namespace {namespace}")
+                await api.create(
+                    path, _pod(policy), (("dryRun", "All"),), what=f"pods in namespace {namespace}"
+                )
             except ClusterError as error:
                 denial = _DENIAL.search(str(error))
                 outcome = ProbeOutcome.DENIED if denial else ProbeOutcome.FAILED

@@ -16,8 +16,6 @@ from kubectl_numa import events, replaying
 from numalign.kube.kinds import Object
 from numalign.model.options import CHANGES, PRE_RELEASE, KubeletChange
 
-PULL = "https://github.com/kubernetes/kubernetes/pull"
-
 
 class Effect(StrEnum):
     """What a change can change; what follows from it is not counted."""
@@ -80,7 +78,7 @@ class VersionChange:
     @property
     def url(self) -> str:
         """The address of its pull request."""
-        return f"{PULL}/{self.pull}"
+        return f"https://github.com/kubernetes/kubernetes/pull/{self.pull}"
 
     @property
     def before(self) -> str:

@@ -33,7 +33,6 @@ _LEAST_BAR, _MOST_BAR = 4, 16
 _GAP = 2
 _FULL, _HIGH = 1.0, 0.7
 _INDENT = 2
-_SHAPE_INDENT = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +103,11 @@ def draw(node: Node, writer: TextWriter, health: ExporterHealth) -> None:
     name = node_class(node)
     like = f"{node.policy}, scope {node.scope}"
     writer.entry(f"{node.name}  ", like, indent=len(node.name) + 2, label_style="bold")
-    source = f"known: {node.known}, {reported_by(health)}"
-    writer.entry("", source, indent=_INDENT, style="red" if health.stale else "")
+    reported = _REPORTED[health.source]
+    if health.age is not None:
+        ago = wording.ago(health.age)
+        reported = f"{reported}, silent for {ago}" if health.stale else f"{reported} {ago} ago"
+    writer.entry("", f"known: {node.known}, {reported}", indent=_INDENT, style="red" if health.stale else "")
     writer.entry("", name, indent=_INDENT, style="dim")
     if node.label != name:
         writer.write(Text(f"  labelled {node.label}" if node.label else "  not labelled", "yellow"))
@@ -140,15 +142,6 @@ def draw_zones(node: Node, writer: TextWriter) -> None:
         writer.entry("", words, indent=_INDENT, style="dim")
 
 
-def reported_by(health: ExporterHealth) -> str:
-    """Return what reported a node, in words."""
-    reported = _REPORTED[health.source]
-    if health.age is None:
-        return reported
-    ago = wording.ago(health.age)
-    return f"{reported}, silent for {ago}" if health.stale else f"{reported} {ago} ago"
-
-
 _REPORTED = {
     TopologySource.AGENT: "reported by its agent",
     TopologySource.EXPORTER: "reported by an exporter",
@@ -165,7 +158,7 @@ def draw_shape(known_shape: KnownShape, writer: TextWriter, *, now: float) -> No
     labels = (f"{key}={'|'.join(sorted(v.known))}" for key, v in sorted(shape.labels.items()) if v.known)
     for what, words in (("labels", labels), ("taints", map(str, shape.taints))):
         if line := ", ".join(words):
-            writer.entry(f"  {what} ", line, indent=_SHAPE_INDENT, label_style="dim", style="dim")
+            writer.entry(f"  {what} ", line, indent=9, label_style="dim", style="dim")
     draw_zones(node, writer)
 
 

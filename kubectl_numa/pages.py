@@ -29,8 +29,6 @@ STYLES = {
 }
 
 _INDENT = 13
-_COUNTED = 9
-_DECIDED = 11
 _INNER = 19
 _DEPTH = 21
 
@@ -58,7 +56,7 @@ def show(explanation: Explanation, writer: TextWriter, *, now: float, limit: int
         *(("warning", warning, "yellow") for warning in explanation.warnings),
     ):
         if words:
-            writer.entry(f"  {label}:", words, indent=_DECIDED, style=style, label_style=style)
+            writer.entry(f"  {label}:", words, indent=11, style=style, label_style=style)
     best = [*islice(groups(explanation.answers), limit)]
     for group in best:
         _group(group, explanation.strategy, writer)
@@ -143,7 +141,7 @@ def _others(answers: Sequence[NodeExplanation], shown: Collection[str], writer: 
     writer.entry("", f"  and {counted(len(others), 'more node')} (--limit 0 shows them all)", indent=0)
     for count, chance, reason in counted_by_reason(others):
         words = f"{count:>6,} {reason}".rstrip()
-        writer.entry(f"  {chance}", words, indent=_COUNTED, label_style=STYLES[chance])
+        writer.entry(f"  {chance}", words, indent=9, label_style=STYLES[chance])
 
 
 def _head(

@@ -8,7 +8,7 @@ that a kubelet rejected, and of the namespaces with a limit of exclusive CPUs.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import dataclass, field
 
 from kubectl_numa.lines import TextWriter, counted, some, zones
 from kubectl_numa.listings import ListedRow, Listing
@@ -242,16 +242,6 @@ def rejected_listing(placed: PlacedPods, selection: PodSelection, *, now: float)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _NamespaceQuota:
-    """What a namespace uses of its limit, and what its pods without a node request, in whole CPUs."""
-
-    namespace: str
-    used: int
-    pending: int
-    limit: int
-
-
 def quota_listing(placed: PlacedPods, view: ClusterView, selection: PodSelection) -> Listing:
     """Return the selected namespaces with a limit of exclusive CPUs, by name; labels select none of them."""
     pending = Counter[str]()
@@ -261,24 +251,25 @@ def quota_listing(placed: PlacedPods, view: ClusterView, selection: PodSelection
         if demand and not (pod.ended or placed.state.reservations.node_of(pod.uid)):
             pending[pod.namespace] += demand.exclusive_cpus
     found = [
-        _NamespaceQuota(namespace, quota.used, pending[namespace], quota.limit)
+        (namespace, quota.used, pending[namespace], quota.limit)
         for namespace in sorted(view.cluster.namespaces)
         if selection.selects(namespace, {}) and (quota := placed.state.quota(namespace))
     ]
 
     def draw(writer: TextWriter) -> None:
-        for each in found:
-            more = f", {each.pending} more requested by pods without a node" if each.pending else ""
-            words = f"{each.used} of {each.limit} exclusive CPUs in use{more}"
-            style = "yellow" if each.used + each.pending > each.limit else ""
-            label = f"{each.namespace}  "
+        for namespace, used, unplaced, limit in found:
+            more = f", {unplaced} more requested by pods without a node" if unplaced else ""
+            words = f"{used} of {limit} exclusive CPUs in use{more}"
+            style = "yellow" if used + unplaced > limit else ""
+            label = f"{namespace}  "
             writer.line(label, words, indent=len(label), style=style, label_style="bold")
         some_do = f"{counted(len(found), 'namespace')} with a limit of exclusive CPUs"
         writer.line("", some_do if found else "no namespace has a limit of exclusive CPUs", indent=0)
 
+    columns = ("namespace", "used", "pending", "limit")
     return Listing(
-        ("namespace", "used", "pending", "limit"),
-        (ListedRow(f"namespace/{each.namespace}", astuple(each)) for each in found),
-        lambda: [asdict(each) for each in found],
+        columns,
+        (ListedRow(f"namespace/{cells[0]}", cells) for cells in found),
+        lambda: [dict(zip(columns, cells, strict=True)) for cells in found],
         text=draw,
     )
