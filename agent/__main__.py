@@ -16,7 +16,6 @@ from agent import options
 from agent.options import AgentOptions
 from agent.settings import AgentSettings
 from numalign.kube import access
-from numalign.kube.access import Access
 from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError
 from numalign.runtime import sources
@@ -24,9 +23,6 @@ from numalign.runtime.process_settings import EVERYWHERE
 from numalign.runtime.settings import from_command_line
 
 PROGRAM = "numalign-agent"
-
-_POD_VARIABLES = ("node_name", "node_address")
-"""Settings that pods usually have in environment variables without our prefix."""
 
 
 def main() -> int:
@@ -47,11 +43,9 @@ _MALLOC_OPTIONS = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": str(2**16)
 
 
 def with_pod_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment, with NODE_NAME and NODE_ADDRESS as defaults of our variables."""
-    found = {
-        sources.variable(name): environ[name.upper()] for name in _POD_VARIABLES if name.upper() in environ
-    }
-    return {**found, **environ}
+    """Return the environment, with NODE_NAME and NODE_ADDRESS, as defaults of our variables."""
+    names = [name for name in ("node_name", "node_address") if name.upper() in environ]
+    return {**{sources.variable(name): environ[name.upper()] for name in names}, **environ}
 
 
 def checked(settings: AgentSettings, environ: Mapping[str, str]) -> AgentOptions:
@@ -59,22 +53,20 @@ def checked(settings: AgentSettings, environ: Mapping[str, str]) -> AgentOptions
     values = settings.model_dump(exclude={"kubeconfig", "context"})
     values = {name: value.absolute() if isinstance(value, Path) else value for name, value in values.items()}
     values["bind"] = None if settings.bind == EVERYWHERE else settings.bind
-    return AgentOptions(access=_access(settings, environ), **values)
-
-
-def _access(settings: AgentSettings, environ: Mapping[str, str]) -> Access | None:
     named = settings.kubeconfig or settings.context or environ.get("KUBECONFIG")
     try:
         if not named and access.in_a_pod(environ):
-            return access.of_account(environ=environ)
-        # A pod does not need this module, and it takes more memory than all the rest.
-        from numalign.kube import client  # noqa: PLC0415  imported only if needed
+            values["access"] = access.of_account(environ=environ)
+        else:
+            # A pod does not need this module, and it takes more memory than all the rest.
+            from numalign.kube import client  # noqa: PLC0415  imported only if needed
 
-        return asyncio.run(client.access(Connection(settings.kubeconfig, settings.context)))
+            values["access"] = asyncio.run(client.access(Connection(settings.kubeconfig, settings.context)))
     except ClusterError:
         if named or settings.output is None:
             raise
-        return None
+        values["access"] = None
+    return AgentOptions(**values)
 
 
 if __name__ == "__main__":

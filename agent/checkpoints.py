@@ -16,16 +16,14 @@ prints values, and are not checked.
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
 
-from agent.devices import held, sites
-from agent.observation import Checkpoints, HeldDevices, MemoryBlock
+from agent.observation import Checkpoints, HeldDevices, MemoryBlock, held, sites
 from numalign.kube.decode.parts import Part
 from numalign.model.errors import BadInput, Mistake
-from numalign.model.machine import CpuSet
 from numalign.model.resources import ZoneId
 from numalign.runtime.nesting import why_not_json
 
@@ -56,22 +54,35 @@ def checkpoints(folder: Path) -> Checkpoints:
     A kubelet that never had a device plugin has no checkpoint of devices, and an old one may have none of
     memory. Raise `BadCheckpoint`.
     """
-    state, listed, memory = (_parsed(folder / name) for name in (CPUS, DEVICES, MEMORY))
+    cpus, devices, memory = folder / CPUS, folder / DEVICES, folder / MEMORY
+    state, listed, blocks = (_parsed(path) for path in (cpus, devices, memory))
     if state is None:
-        raise BadCheckpoint([Mistake(str(folder / CPUS), "is missing")])
-    containers, pods = _cpus(folder / CPUS, state)
+        raise BadCheckpoint([Mistake(str(cpus), "is missing")])
+    signed = Part(state)
+    data = _data(cpus, signed, _STATE_FIELDS)
+    containers = {
+        uid: {name: ids.cpu_list() or 0 for name, ids in pod.members()}
+        for uid, pod in data["entries"].members()
+    }
+    pods = {uid: pod["cpuSet"].cpu_list() or 0 for uid, pod in data["podEntries"].members()}
+    _raise_mistakes(cpus, signed)
     return Checkpoints(
         containers,
-        {} if listed is None else _devices(folder / DEVICES, listed),
+        {} if listed is None else _devices(devices, listed),
         pods,
-        {} if memory is None else _memory(folder / MEMORY, memory),
+        {} if blocks is None else _memory(memory, blocks),
     )
 
 
 def _parsed(path: Path) -> object | None:
     """Return the content of a file; None if it does not exist."""
+
+    def plainly(name: str, flags: int) -> int:
+        # No link is followed, and no writer is waited for.
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
     try:
-        with open(path, "rb", opener=_plainly) as file:
+        with open(path, "rb", opener=plainly) as file:
             content = file.read(LONGEST + 1)
     except FileNotFoundError:
         return None
@@ -80,11 +91,6 @@ def _parsed(path: Path) -> object | None:
     if len(content) > LONGEST:
         raise BadCheckpoint([Mistake(str(path), f"is longer than {LONGEST} bytes")])
     return _json(path, content)
-
-
-def _plainly(path: str, flags: int) -> int:
-    """Open a file that is not a link, without waiting for a writer."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _json(path: Path, content: bytes | str) -> object:
@@ -108,35 +114,20 @@ def _data(path: Path, signed: Part, fields: tuple[str, ...]) -> Part:
     return data
 
 
-def _cpus(path: Path, state: object) -> tuple[Mapping[str, Mapping[str, CpuSet]], Mapping[str, CpuSet]]:
-    """Return the CPUs of containers, by pod UID and container name, and the pod-level CPUs, by pod UID."""
-    signed = Part(state)
-    data = _data(path, signed, _STATE_FIELDS)
-    containers = {
-        uid: {name: cpus.cpu_list() or 0 for name, cpus in pod.members()}
-        for uid, pod in data["entries"].members()
-    }
-    pods = {uid: pod["cpuSet"].cpu_list() or 0 for uid, pod in data["podEntries"].members()}
-    _raise_mistakes(path, signed)
-    return containers, pods
-
-
 def _memory(path: Path, state: object) -> Mapping[str, tuple[MemoryBlock, ...]]:
     """Return the pod-level memory, by pod UID."""
     signed = Part(state)
     data = _data(path, signed, _MEMORY_FIELDS)
-    pods = {
-        uid: tuple(_block(block) for block in pod["memoryBlocks"].objects())
-        for uid, pod in data["podEntries"].members()
-    }
+    pods = dict[str, tuple[MemoryBlock, ...]]()
+    for uid, pod in data["podEntries"].members():
+        blocks = []
+        for block in pod["memoryBlocks"].objects():
+            zones = sorted(zone.required().integer() or 0 for zone in block["numaAffinity"].elements())
+            size = block["size"].required().integer() or 0
+            blocks.append(MemoryBlock(block["type"].required_text(), size, tuple(map(ZoneId, zones))))
+        pods[uid] = tuple(blocks)
     _raise_mistakes(path, signed)
     return pods
-
-
-def _block(block: Part) -> MemoryBlock:
-    zones = sorted(zone.required().integer() or 0 for zone in block["numaAffinity"].elements())
-    size = block["size"].required().integer()
-    return MemoryBlock(block["type"].required_text(), size or 0, tuple(map(ZoneId, zones)))
 
 
 def _devices(path: Path, listed: object) -> Mapping[str, Mapping[str, tuple[HeldDevices, ...]]]:
@@ -150,23 +141,20 @@ def _devices(path: Path, listed: object) -> Mapping[str, Mapping[str, tuple[Held
         entry.only(_ENTRY_FIELDS)
         uid, container = entry["PodUID"].required_text(), entry["ContainerName"].required_text()
         resource = entry["ResourceName"].required_text()
-        by_zone = [*_by_zone(entry["DeviceIDs"])]
+        # A device on several zones is listed for each.
+        rows = list[tuple[str, list[str], list[int]]]()
+        for zone, ids in entry["DeviceIDs"].members():
+            if zone == _NOWHERE or (zone.isascii() and zone.isdigit()):
+                zones = [] if zone == _NOWHERE else [int(zone)]
+                rows.append((resource, [part.required_text() for part in ids.elements()], zones))
+            else:
+                ids.wrong("is not a NUMA node ID")
         if not entry.mistakes:
-            where = sites((resource, ids, zones) for zones, ids in by_zone)
-            devices[uid].setdefault(container, {}).update(where)
+            devices[uid].setdefault(container, {}).update(sites(rows))
     _raise_mistakes(path, signed)
-    return {uid: {name: held(where) for name, where in pod.items()} for uid, pod in devices.items()}
+    return {uid: {name: held(found) for name, found in pod.items()} for uid, pod in devices.items()}
 
 
 def _raise_mistakes(path: Path, part: Part) -> None:
     if part.mistakes:
         raise BadCheckpoint(mistake.under(str(path)) for mistake in part.mistakes)
-
-
-def _by_zone(listed: Part) -> Iterator[tuple[list[int], list[str]]]:
-    """Yield zones, and the IDs of devices on them; a device on several zones is listed for each."""
-    for zone, ids in listed.members():
-        if zone != _NOWHERE and not (zone.isascii() and zone.isdigit()):
-            ids.wrong("is not a NUMA node ID")
-        else:
-            yield [] if zone == _NOWHERE else [int(zone)], [part.required_text() for part in ids.elements()]

@@ -8,24 +8,22 @@ each node without need: a test compares its imports with a list.
 import asyncio
 import signal
 import sys
-from pathlib import Path
+from collections.abc import Coroutine
+from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
 from agent import options
-from agent.api_server import ApiServer, token_of
 from agent.health import Health, listening
-from agent.https import HttpsClient, HttpsEndpoint, Unverified, Verified
+from agent.https import ApiServer, HttpsClient
 from agent.kubelet_api import KubeletApi
 from agent.metrics import AgentMetrics
 from agent.observer import NodePaths, Observer
 from agent.options import AgentOptions
 from agent.pod_records import PodRecords
-from agent.printer import Printer
-from agent.publisher import Publisher
+from agent.publisher import Printer, Publisher
 from agent.report import NodeReport
-from agent.rounds import Intervals, ReportPublisher, Rounds
-from agent.wakeups import Wakeups, watched
+from agent.rounds import Intervals, ReportPublisher, Rounds, Wakeups, watched
 from numalign.kube.access import Access
 from numalign.kube.errors import Unconfigured
 from numalign.runtime import metrics
@@ -46,105 +44,85 @@ def main() -> int:
 
 
 async def run(given: AgentOptions, log: Log, registry: CollectorRegistry) -> int:
-    """Do as `main` does, with a log and a registry."""
-    daemon = Daemon(given, log, registry)
-    return await (daemon.once() if given.once else daemon.serve())
-
-
-class Daemon:
-    """One agent."""
-
-    def __init__(self, given: AgentOptions, log: Log, registry: CollectorRegistry) -> None:
-        self._options = given
-        self._log = log
-        self._registry = registry
-        self._metrics = AgentMetrics(self._registry)
-        self._api = ApiServer(given.access) if given.access else None
-        self._records = self._pod_records()
-        self._rounds = Rounds(
-            observer(given, self._api, log),
-            self._publisher(),
-            Wakeups(watched(given.kubelet_state, given.podresources_socket)),
-            Intervals(given.resync_seconds, given.heartbeat_seconds),
-            log=log,
-            metrics=self._metrics,
-            observed=self._observed,
-        )
-
-    async def once(self) -> int:
-        """Observe and publish once; return 1 if that failed."""
-        return 0 if await self._rounds.round() else 1
-
-    async def serve(self) -> int:
-        """Run until stopped, with health and metrics; return 1 if a task failed, 2 if it cannot listen."""
-        health = Health(metrics.MetricsPage(self._registry), lambda: self._rounds.waiting_for)
-        try:
-            async with listening(health, self._options.bind, self._options.metrics_port) as port:
-                self._log.info("server.listening", bind=self._options.bind, metrics_port=port)
-                return await self._until_stopped()
-        except OSError as error:
-            place = f"--bind {self._options.bind} --metrics-port {self._options.metrics_port}"
-            self._log.error("server.start_failed", errors=[f"{place}: cannot listen: {error}"])
-            return 2
-
-    async def _until_stopped(self) -> int:
-        stopped = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        work = [self._rounds.run(), *([self._records.run()] if self._records else [])]
-        tasks = [asyncio.create_task(each) for each in (*work, _waited(stopped))]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        errors = [error for task in tasks if task.done() and (error := task.exception())]
-        for error in errors:
-            self._log.failed("task.failed", error)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._log.info("server.stopped", failed_tasks=[type(error).__name__ for error in errors])
-        return 1 if errors else 0
-
-    def _publisher(self) -> ReportPublisher:
-        given = self._options
-        if given.output is not None:
-            return Printer(given.node_name, given.output)
-        return Publisher(self._needed(), given.node_name, given.publish, log=self._log, metrics=self._metrics)
-
-    def _pod_records(self) -> PodRecords | None:
-        if not self._options.annotate_pods or self._options.access is None:
-            return None
+    """Run as the options say; return 1 if a round or a task failed, 2 if nothing can listen."""
+    counted = AgentMetrics(registry)
+    api = ApiServer(given.access) if given.access else None
+    records = None
+    if given.access and given.annotate_pods:
         # A separate connection: a hundred pods must not delay the topology.
-        return PodRecords(ApiServer(self._options.access), log=self._log, metrics=self._metrics)
+        records = PodRecords(ApiServer(given.access), log=log, metrics=counted)
 
-    def _observed(self, report: NodeReport) -> None:
-        if self._records:
-            self._records.keep(report.pods)
+    def observed(report: NodeReport) -> None:
+        if records:
+            records.keep(report.pods)
 
-    def _needed(self) -> ApiServer:
-        if self._api is None:
-            raise Unconfigured("there is no API server to write to: set --kubeconfig or --output")
-        return self._api
-
-
-async def _waited(event: asyncio.Event) -> None:
-    await event.wait()
+    rounds = Rounds(
+        observer(given, api, log),
+        _publisher(given, api, log, counted),
+        Wakeups(watched(given.kubelet_state, given.podresources_socket)),
+        Intervals(given.resync_seconds, given.heartbeat_seconds),
+        log=log,
+        metrics=counted,
+        observed=observed,
+    )
+    if given.once:
+        return 0 if await rounds.round() else 1
+    health = Health(metrics.MetricsPage(registry), lambda: rounds.waiting_for)
+    try:
+        async with listening(health, given.bind, given.metrics_port) as port:
+            log.info("server.listening", bind=given.bind, metrics_port=port)
+            return await _until_stopped([rounds.run(), *([records.run()] if records else [])], log)
+    except OSError as error:
+        place = f"--bind {given.bind} --metrics-port {given.metrics_port}"
+        log.error("server.start_failed", errors=[f"{place}: cannot listen: {error}"])  # noqa: TRY400  expected
+        return 2
 
 
 def observer(given: AgentOptions, api: ApiServer | None, log: Log) -> Observer:
     """Return the observer that the options describe."""
+    direct = None
+    if given.node_address is not None:
+        # The kubelet's own port, with the credentials for the API server. Most kubelets sign their own
+        # certificates, and nothing else answers at a port of this node.
+        host = f"[{given.node_address}]" if ":" in given.node_address else given.node_address
+        authority = str(given.kubelet_ca) if given.kubelet_ca else None
+        direct = HttpsClient(
+            replace(
+                given.access or Access(""),
+                host=f"https://{host}:{given.kubelet_port}",
+                authority=authority,
+                verify=authority is not None,
+            )
+        )
     state = given.kubelet_state if given.kubelet_state.is_dir() else None
-    kubelet = KubeletApi(given.node_name, direct=_direct(given), api=api, file=given.kubelet_config)
+    kubelet = KubeletApi(given.node_name, direct=direct, api=api, file=given.kubelet_config)
     return Observer(NodePaths(given.podresources_socket, given.sysfs, state), kubelet, log=log)
 
 
-def _direct(given: AgentOptions) -> HttpsClient | None:
-    """Return a client of the kubelet's own port with the credentials for the API server."""
-    if given.node_address is None:
-        return None
-    shown = given.access or Access("")
-    certificate, key = (Path(path) if path else None for path in (shown.certificate, shown.key))
-    # Most kubelets sign their own certificates, and nothing else answers at a port of this node.
-    tls = Verified(given.kubelet_ca, certificate, key) if given.kubelet_ca else Unverified(certificate, key)
-    return HttpsClient(HttpsEndpoint(given.node_address, given.kubelet_port, tls, token_of(shown)))
+def _publisher(
+    given: AgentOptions, api: ApiServer | None, log: Log, counted: AgentMetrics
+) -> ReportPublisher:
+    if given.output is not None:
+        return Printer(given.node_name, given.output)
+    if api is None:
+        raise Unconfigured("there is no API server to write to: set --kubeconfig or --output")
+    return Publisher(api, given.node_name, given.publish, log=log, metrics=counted)
+
+
+async def _until_stopped(work: list[Coroutine[object, object, object]], log: Log) -> int:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    tasks = [asyncio.create_task(coroutine) for coroutine in (*work, stopped.wait())]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    errors = [error for task in tasks if task.done() and (error := task.exception())]
+    for error in errors:
+        log.failed("task.failed", error)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    log.info("server.stopped", failed_tasks=[type(error).__name__ for error in errors])
+    return 1 if errors else 0
 
 
 if __name__ == "__main__":

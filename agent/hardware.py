@@ -14,16 +14,14 @@ Symbolic links are followed as long as they stay inside that directory.
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeGuard
 
-from agent.devices import LARGEST_ZONE
-from agent.observation import Hardware
+from agent.observation import LARGEST_ZONE, Hardware
 from numalign.kube.decode.machines import ZoneMemory
 from numalign.model import quantity
 from numalign.model.bitset import union
@@ -157,22 +155,6 @@ class _Files(AbstractContextManager["_Files"]):
             os.close(fd)
 
 
-@dataclass(frozen=True, slots=True)
-class _SeenCore:
-    """A core, and its threads in the order in which they are read."""
-
-    socket: int
-    threads: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _SharedCache:
-    """A cache, and how many CPUs share it."""
-
-    id: int
-    cpus: int
-
-
 class _Reader:
     """Reads one machine; what is invalid is added to the mistakes of the files, and read as 0."""
 
@@ -186,37 +168,28 @@ class _Reader:
                 self._files.wrong(
                     f"node/{name}", f"is above {LARGEST_ZONE}, the highest NUMA node ID of Linux"
                 )
-        if not zones:
-            return self._without_zones()
-        cores = (self._cores(ZoneId(zone), self._grouped(self._cpus(f"node/{name}"))) for zone, name in zones)
-        return self._checked(
-            [self._bank(ZoneId(zone), f"node/{name}", len(zones)) for zone, name in zones],
-            [core for each in cores for core in each],
-        )
-
-    def _without_zones(self) -> Hardware:
-        """Return a zone for each socket, as getCPUTopology of utils/sysinfo does."""
-        by_socket: dict[int, list[int]] = {}
-        for cpu in self._cpus("cpu"):
-            by_socket.setdefault(self._socket(cpu), []).append(cpu)
-        banks = [ZoneMemory(ZoneId(socket), 0, None, EMPTY, ()) for socket in by_socket]
-        cores = (
-            core
-            for socket, cpus in by_socket.items()
-            for core in self._cores(ZoneId(socket), self._grouped(cpus))
-        )
-        return self._checked(banks, cores)
-
-    def _checked(self, banks: Iterable[ZoneMemory], cores: Iterable[Core]) -> Hardware:
-        ordered = sorted(cores, key=lambda core: core.threads & -core.threads)
-        if not ordered:
+        cores: list[Core] = []
+        if zones:
+            banks = [self._bank(ZoneId(zone), f"node/{name}", len(zones)) for zone, name in zones]
+            for zone, name in zones:
+                cores += self._cores(ZoneId(zone), self._cpus(f"node/{name}"))
+        else:
+            # Each socket is a zone (getCPUTopology of utils/sysinfo).
+            by_socket: dict[int, list[int]] = {}
+            for cpu in self._cpus("cpu"):
+                by_socket.setdefault(self._socket(cpu), []).append(cpu)
+            banks = [ZoneMemory(ZoneId(socket), 0, None, EMPTY, ()) for socket in by_socket]
+            for socket, cpus in by_socket.items():
+                cores += self._cores(ZoneId(socket), cpus)
+        if not cores:
             self._files.wrong("cpu", "lists no CPU that is online")
-        everything: CpuSet = 0
-        for core in ordered:
-            if core.threads & everything:
+        cores.sort(key=lambda core: core.threads & -core.threads)
+        every: CpuSet = 0
+        for core in cores:
+            if core.threads & every:
                 self._files.wrong("node", f"has CPUs that are in two zones, one of them {core.zone}")
-            everything |= core.threads
-        return Hardware(tuple(sorted(banks, key=lambda bank: bank.zone)), tuple(ordered))
+            every |= core.threads
+        return Hardware(tuple(sorted(banks, key=lambda bank: bank.zone)), tuple(cores))
 
     def _cpus(self, folder: str) -> Iterator[int]:
         """Yield the CPUs in a directory that are online."""
@@ -244,38 +217,35 @@ class _Reader:
         """Return the package of a CPU; without packages, firmware reports -1 for all."""
         return max(self._files.number(f"cpu/cpu{cpu}/topology/physical_package_id"), 0)
 
-    def _grouped(self, cpus: Iterable[int]) -> list[_SeenCore]:
-        """Return the cores of one zone, with their threads grouped as by getCoresInfo of utils/sysinfo."""
-        threads: dict[tuple[int, int], list[int]] = {}
+    def _cores(self, zone: ZoneId, cpus: Iterable[int]) -> Iterator[Core]:
+        """
+        Yield the cores of one zone, with their threads grouped as by getCoresInfo of utils/sysinfo.
+
+        Each has the ID of the cache that it shares (addCacheInfo), or else of its socket. After a file that
+        cannot be read, the caches of the cores that follow are not read.
+        """
+        by_core: dict[tuple[int, int], list[int]] = {}
         for cpu in cpus:
             core_id = self._files.number(f"cpu/cpu{cpu}/topology/core_id")
-            threads.setdefault((self._socket(cpu), core_id), []).append(cpu)
-        return [_SeenCore(socket, tuple(met)) for (socket, _), met in threads.items()]
-
-    def _cores(self, zone: ZoneId, seen: list[_SeenCore]) -> Iterator[Core]:
-        caches = self._caches(seen)
-        for core in seen:
-            cache = caches.get(core.threads[0], core.socket)
-            yield Core(zone, core.socket, cache, union(1 << cpu for cpu in core.threads))
-
-    def _caches(self, seen: list[_SeenCore]) -> Mapping[int, int]:
-        """
-        Return the ID of the cache that each core shares, by the core's first thread (addCacheInfo).
-
-        After a file that cannot be read, the cores that follow are skipped.
-        """
-        by_thread: dict[int, int] = {}
-        for core in seen:
-            zone_threads = len(seen) * len(core.threads)
-            for shared in self._shared(core.threads[0]):
+            by_core.setdefault((self._socket(cpu), core_id), []).append(cpu)
+        readable = True
+        for (socket, _), threads in by_core.items():
+            cache = None
+            for shared in self._shared_caches(threads[0]) if readable else ():
                 if shared is None:
-                    return by_thread
-                if shared.cpus != zone_threads:
-                    by_thread.setdefault(core.threads[0], shared.id)
-        return by_thread
+                    readable = False
+                    break
+                number, sharing = shared
+                if cache is None and sharing != len(by_core) * len(threads):
+                    cache = number
+            yield Core(zone, socket, socket if cache is None else cache, union(1 << cpu for cpu in threads))
 
-    def _shared(self, cpu: int) -> Iterator["_SharedCache | None"]:
-        """Yield the caches of a CPU above its private ones; None for one that cannot be read."""
+    def _shared_caches(self, cpu: int) -> Iterator[tuple[int, int] | None]:
+        """
+        Yield the caches of a CPU above its private ones: the ID, and how many CPUs share it.
+
+        Yield None for one that cannot be read.
+        """
         folder = f"cpu/cpu{cpu}/cache"
         listed = self._files.folders(folder, _CACHE)
         if not listed:
@@ -286,44 +256,35 @@ class _Reader:
                 yield None
             elif int(level) > _PRIVATE_LEVELS:
                 mask = self._files.optional(f"{folder}/{name}/shared_cpu_map")
-                yield _SharedCache(int(number), _count(mask)) if mask and _MASK.fullmatch(mask) else None
+                if mask and _MASK.fullmatch(mask):
+                    yield int(number), int(mask.replace(",", ""), 16).bit_count()
+                else:
+                    yield None
 
     def _bank(self, zone: ZoneId, folder: str, count: int) -> ZoneMemory:
+        """Return the memory of a zone, and its distances to each of the `count` zones that are online."""
         path = f"{folder}/meminfo"
         text = self._files.text(path)
         match = _MEMORY.search(text)
         if text and not match:
             self._files.wrong(path, "contains no MemTotal in kB")
         memory = int(match[1]) * _KIBI if match else 0
-        return ZoneMemory(zone, memory, None, self._hugepages(folder), self._distances(folder, count))
-
-    def _hugepages(self, folder: str) -> Resources:
         pages = {}
         for kibibytes, name in self._files.folders(f"{folder}/hugepages", _PAGES):
             page = kibibytes * _KIBI
             held = self._files.number(f"{folder}/hugepages/{name}/nr_hugepages")
             pages[f"hugepages-{quantity.render_units(page)}"] = page * max(held, 0)
-        return Resources(pages)
-
-    def _distances(self, folder: str, count: int) -> tuple[int, ...]:
-        """Return the distances to each online zone, ascending; none if the kernel does not report them."""
         path = f"{folder}/distance"
+        # The kernel may report none.
         text = self._files.optional(path)
-        if text is None:
-            return ()
-        distances = text.split()
-        if len(distances) != count or not all(map(str.isdigit, distances)):
+        distances = () if text is None else tuple(text.split())
+        if text is not None and (len(distances) != count or not all(map(str.isdigit, distances))):
             self._files.wrong(
-                path, (f'"{cut(text, _SHOWN)}" does not have one distance for each of {count} zones')
+                path, f'"{cut(text, _SHOWN)}" does not have one distance for each of {count} zones'
             )
-            return ()
-        return tuple(map(int, distances))
+            distances = ()
+        return ZoneMemory(zone, memory, None, Resources(pages), tuple(map(int, distances)))
 
 
 def _is_number(text: str | None) -> TypeGuard[str]:
     return text is not None and _NUMBER.fullmatch(text) is not None
-
-
-def _count(mask: str) -> int:
-    """Return how many CPUs are in a mask of the kernel."""
-    return int(mask.replace(",", ""), 16).bit_count()

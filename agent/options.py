@@ -7,21 +7,29 @@ environment.
 
 import os
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from agent.publish import Publish
 from numalign.kube.access import Access
+
+
+class Publish(StrEnum):
+    """When the zones are written; the annotations always are."""
+
+    IF_ABSENT = "if-absent"
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
     """
-    The options of the daemon; `access` is None if no API server is read or written.
+    The fields of `AgentSettings` of the same names; `access` is None if no API server is read or written.
 
-    `bind` is None for all addresses. The other fields are those of `AgentSettings` of the same names.
+    `bind` is None for all addresses.
     """
 
     access: Access | None
@@ -45,9 +53,6 @@ class AgentOptions:
     log_format: str
 
 
-_PATHS = ("podresources_socket", "kubelet_state", "sysfs", "kubelet_ca", "kubelet_config")
-
-
 def hand_over(options: AgentOptions) -> int:
     """Return an open file with the options, for the program that replaces this one."""
     descriptor = os.memfd_create("options", 0)
@@ -62,5 +67,6 @@ def take_over(descriptor: int) -> AgentOptions:
         values: dict[str, Any] = orjson.loads(file.read())
     values["access"] = Access(**values["access"]) if values["access"] else None
     values["publish"] = Publish(values["publish"])
-    values |= {name: Path(values[name]) for name in _PATHS if values[name] is not None}
+    for name in ("podresources_socket", "kubelet_state", "sysfs", "kubelet_ca", "kubelet_config"):
+        values[name] = None if values[name] is None else Path(values[name])
     return AgentOptions(**values)

@@ -7,12 +7,14 @@ name never gets its predecessor's annotation.
 """
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Mapping
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import orjson
 
+from agent.https import ApiServer
 from agent.metrics import AgentMetrics
 from agent.report import NamedPlacement
 from numalign.kube.decode import placements
@@ -24,30 +26,20 @@ from numalign.runtime.logs import Log
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 30.0
 
 
-class PodWriter(Protocol):
-    """The method of `ApiServer` that is used here."""
-
-    async def merge(self, path: str, fields: object, *, what: str) -> None:
-        """Change these fields of an object; raise `ClusterError`."""
-
-
 class PodRecords:
     """Keeps the annotations of one node's pods up to date."""
 
     def __init__(
         self,
-        api: PodWriter,
+        api: ApiServer,
         *,
         log: Log,
         metrics: AgentMetrics,
         sleep: Sleep = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._api = api
-        self._log = log
-        self._metrics = metrics
-        self._sleep = sleep
-        self._chance = chance
+        self._api, self._log, self._metrics = api, log, metrics
+        self._sleep, self._chance = sleep, chance
         self._wanted: Mapping[str, NamedPlacement] = {}
         self._written: dict[str, str] = {}
         self._changed = asyncio.Event()
@@ -80,16 +72,12 @@ class PodRecords:
         self._written = {uid: text for uid, text in self._written.items() if uid in self._wanted}
         for uid, pod in self._wanted.items():
             text = orjson.dumps(placements.render_held(pod.held)).decode()
-            if self._written.get(uid) != text:
-                await self._write(pod, text)
-                self._written[uid] = text
-
-    async def _write(self, pod: NamedPlacement, text: str) -> None:
-        metadata = {"uid": pod.uid, "annotations": {intent.PLACEMENT_OBSERVED: text}}
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        try:
-            await self._api.merge(path, {"metadata": metadata}, what=f"pod {pod.namespace}/{pod.name}")
-        except (InvalidObject, NotFound):
-            # The pod is gone, and another one may have its name by now: a UID cannot be changed.
-            return
-        self._metrics.wrote_pod()
+            if self._written.get(uid) == text:
+                continue
+            metadata = {"uid": pod.uid, "annotations": {intent.PLACEMENT_OBSERVED: text}}
+            path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+            # If the pod is gone, another one may have its name by now: a UID cannot be changed.
+            with contextlib.suppress(InvalidObject, NotFound):
+                await self._api.merge(path, {"metadata": metadata}, what=f"pod {pod.namespace}/{pod.name}")
+                self._metrics.wrote_pod()
+            self._written[uid] = text

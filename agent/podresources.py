@@ -14,17 +14,24 @@ from pathlib import Path
 from google.protobuf.message import DecodeError, Message
 
 from agent import unary
-from agent.devices import LARGEST_ZONE, Sites, held, sites
-from agent.observation import Allocatable, ListedContainer, ListedDevice, ListedPod, MemoryBlock
+from agent.observation import (
+    LARGEST_ZONE,
+    Allocatable,
+    ListedContainer,
+    ListedDevice,
+    ListedPod,
+    MemoryBlock,
+    Sites,
+    held,
+    sites,
+)
 from agent.podresources_pb2 import (
     AllocatableResourcesRequest,
     AllocatableResourcesResponse,
     ContainerDevices,
     ContainerMemory,
-    ContainerResources,
     ListPodResourcesRequest,
     ListPodResourcesResponse,
-    TopologyInfo,
 )
 from numalign.kube.errors import Unreachable
 from numalign.model.bitset import union
@@ -57,7 +64,15 @@ class PodResources:
                 ListedPod(
                     pod.namespace,
                     pod.name,
-                    tuple(map(_container, pod.containers)),
+                    tuple(
+                        ListedContainer(
+                            container.name,
+                            _cpus(container.cpu_ids),
+                            _held_blocks(container.memory),
+                            held(_sites(container.devices)),
+                        )
+                        for container in pod.containers
+                    ),
                     _cpus(pod.cpu_ids),
                     _held_blocks(pod.memory),
                 )
@@ -70,11 +85,9 @@ class PodResources:
         with _sensible("GetAllocatableResources"):
             request = AllocatableResourcesRequest()
             answer.ParseFromString(await self._call("GetAllocatableResources", request))
-            sites = _sites(answer.devices)
-            devices = (
-                ListedDevice(resource, name, sites[resource, name]) for resource, name in sorted(sites)
-            )
-            return Allocatable(_cpus(answer.cpu_ids), tuple(map(_block, answer.memory)), tuple(devices))
+            zones = _sites(answer.devices)
+            devices = tuple(ListedDevice(*device, zones[device]) for device in sorted(zones))
+            return Allocatable(_cpus(answer.cpu_ids), tuple(map(_block, answer.memory)), devices)
 
     async def _call(self, method: str, request: Message) -> bytes:
         return await unary.call(
@@ -95,15 +108,6 @@ def _sensible(method: str) -> Iterator[None]:
         raise Unreachable(f"the kubelet's answer to {method} is invalid: {error}") from error
 
 
-def _container(container: ContainerResources) -> ListedContainer:
-    return ListedContainer(
-        container.name,
-        _cpus(container.cpu_ids),
-        _held_blocks(container.memory),
-        held(_sites(container.devices)),
-    )
-
-
 def _sites(entries: Iterable[ContainerDevices]) -> Sites:
     return sites(
         (entry.resource_name, entry.device_ids, (node.ID for node in entry.topology.nodes))
@@ -119,15 +123,10 @@ def _held_blocks(blocks: Iterable[ContainerMemory]) -> tuple[MemoryBlock, ...]:
 def _block(block: ContainerMemory) -> MemoryBlock:
     if kind(block.memory_type) is not Kind.MEMORY:
         raise ValueError(f'"{cut(block.memory_type, LONGEST_TEXT)}" is not a memory type')
-    return MemoryBlock(block.memory_type, block.size, _zones(block.topology))
-
-
-def _zones(topology: TopologyInfo) -> tuple[ZoneId, ...]:
-    """Return the zones, ascending, each once."""
-    zones = {node.ID for node in topology.nodes}
+    zones = {node.ID for node in block.topology.nodes}
     if strange := next((zone for zone in zones if not 0 <= zone <= LARGEST_ZONE), None):
         raise ValueError(f"{strange} is not a NUMA node ID")
-    return tuple(map(ZoneId, sorted(zones)))
+    return MemoryBlock(block.memory_type, block.size, tuple(map(ZoneId, sorted(zones))))
 
 
 def _cpus(ids: Iterable[int]) -> CpuSet:

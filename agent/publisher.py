@@ -7,19 +7,23 @@ annotations are added by default. The agent tries again from time to time, becau
 been removed together with its object.
 """
 
+import asyncio
+import sys
 import time
 from collections.abc import Callable
-from datetime import datetime
-from typing import Protocol
+from http import HTTPStatus
+from pathlib import Path
 
-from agent.api_server import Conflicts
+import orjson
+
+from agent.https import ApiServer, Conflicts
 from agent.metrics import AgentMetrics, WriteResult
-from agent.publish import Publish
+from agent.options import Publish
 from agent.report import JsonObject, NodeReport, document
 from numalign.kube.decode.kubelet_reports import OBSERVED_AT
 from numalign.kube.decode.nrt import GROUP, VERSIONS
 from numalign.kube.decode.parts import Part
-from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unconfigured
 from numalign.runtime.clock import Clock, utc_now
 from numalign.runtime.logs import Log
 
@@ -32,25 +36,12 @@ OWNER_SECONDS = 300.0
 _COLLECTION = f"/apis/{GROUP}/{VERSIONS[0]}/noderesourcetopologies"
 
 
-class TopologyWriter(Protocol):
-    """The methods of `ApiServer` that are used here; each raises `ClusterError`."""
-
-    async def metadata(self, path: str, *, what: str) -> object:
-        """Return the metadata of an object."""
-
-    async def apply(self, path: str, fields: object, *, conflicts: Conflicts, what: str) -> int:
-        """Apply these fields to an object."""
-
-    async def merge(self, path: str, fields: object, *, what: str) -> None:
-        """Change these fields of an object."""
-
-
 class Publisher:
     """Writes the topology of one node."""
 
     def __init__(  # noqa: PLR0913  its dependencies
         self,
-        api: TopologyWriter,
+        api: ApiServer,
         node: str,
         publish: Publish,
         *,
@@ -59,13 +50,9 @@ class Publisher:
         now: Clock = utc_now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._api = api
-        self._node = node
-        self._publish = publish
-        self._log = log
-        self._metrics = metrics
-        self._now = now
-        self._clock = clock
+        self._api, self._node, self._publish = api, node, publish
+        self._log, self._metrics = log, metrics
+        self._now, self._clock = now, clock
         self._path = f"{_COLLECTION}/{node}"
         self._what = f"the topology of node {node}"
         self._owner: str | None = None
@@ -83,7 +70,7 @@ class Publisher:
     async def publish(self, report: NodeReport) -> None:
         """Write a report; raise `ClusterError`."""
         try:
-            result = await self._written(report)
+            result = await self._write(report)
         except ClusterError:
             self._metrics.wrote(WriteResult.FAILED)
             raise
@@ -91,57 +78,54 @@ class Publisher:
         for annotation, text in report.annotations.items():
             self._metrics.annotated(annotation, len(text or ""))
 
-    async def _written(self, report: NodeReport) -> WriteResult:
+    async def _write(self, report: NodeReport) -> WriteResult:
+        """Write the whole topology, or the annotations alone on another exporter's object."""
         if self._publish is Publish.NEVER or (self._foreign and self._clock() < self._foreign_until):
             return await self._annotate(report)
         try:
             return await self._apply(report)
         except Conflict as error:
-            self._give_way(error)
+            self._foreign_until = self._clock() + AGAIN_SECONDS
+            if not self._foreign:
+                self._foreign = True
+                self._log.info("topology.other_exporter", node=self._node, error=error)
+            self._metrics.foreign(1)
         self._metrics.wrote(WriteResult.CONFLICT)
         return await self._annotate(report)
 
     async def _apply(self, report: NodeReport) -> WriteResult:
         """Write the whole topology; raise `Conflict` if another manager owns the zones and keeps them."""
-        force = self._publish is Publish.ALWAYS
-        conflicts = Conflicts.TAKE_OVER if force else Conflicts.GIVE_WAY
+        conflicts = Conflicts.TAKE_OVER if self._publish is Publish.ALWAYS else Conflicts.GIVE_WAY
         await self._learn_owner()
         status = await self._api.apply(
             self._path, self._topology(report), conflicts=conflicts, what=self._what
         )
-        if status == _CREATED and await self._has_another_owner():
-            await self._api.apply(self._path, self._topology(report), conflicts=conflicts, what=self._what)
+        if status == HTTPStatus.CREATED:
+            # The object may have been deleted together with its Node, which was replaced since.
+            owner, self._owner_due = self._owner, float("-inf")
+            await self._learn_owner()
+            if self._owner != owner:
+                topology = self._topology(report)
+                await self._api.apply(self._path, topology, conflicts=conflicts, what=self._what)
         if self._foreign:
             self._foreign = False
             self._log.info("topology.taken_over", node=self._node)
         self._metrics.foreign(0)
         return WriteResult.APPLIED
 
-    def _give_way(self, error: Conflict) -> None:
-        self._foreign_until = self._clock() + AGAIN_SECONDS
-        if not self._foreign:
-            self._foreign = True
-            self._log.info("topology.other_exporter", node=self._node, error=error)
-        self._metrics.foreign(1)
-
     async def _annotate(self, report: NodeReport) -> WriteResult:
-        """Write the annotations alone, on another exporter's object."""
         fields = {"metadata": {"annotations": {**report.annotations, **self._stamp()}}}
         try:
             await self._api.merge(self._path, fields, what=self._what)
         except NotFound:
-            return await self._missed(report)
+            if self._publish is not Publish.NEVER:
+                return await self._apply(report)
+            if not self._absent:
+                self._absent = True
+                self._log.info("topology.absent", node=self._node)
+            return WriteResult.ABSENT
         self._absent = False
         return WriteResult.ANNOTATED
-
-    async def _missed(self, report: NodeReport) -> WriteResult:
-        """Handle a missing object: create it, unless `publish` is never."""
-        if self._publish is not Publish.NEVER:
-            return await self._apply(report)
-        if not self._absent:
-            self._absent = True
-            self._log.info("topology.absent", node=self._node)
-        return WriteResult.ABSENT
 
     def _topology(self, report: NodeReport) -> JsonObject:
         topology = document(self._node, report)
@@ -152,13 +136,7 @@ class Publisher:
         return topology
 
     def _stamp(self) -> dict[str, str]:
-        return {OBSERVED_AT: stamp(self._now())}
-
-    async def _has_another_owner(self) -> bool:
-        """Return whether the Node was replaced: the object may have been deleted with the old one."""
-        before, self._owner_due = self._owner, float("-inf")
-        await self._learn_owner()
-        return self._owner != before
+        return {OBSERVED_AT: self._now().strftime("%Y-%m-%dT%H:%M:%SZ")}
 
     async def _learn_owner(self) -> None:
         """Read the UID of the Node, so that the object is deleted together with it."""
@@ -176,9 +154,22 @@ class Publisher:
         self._owner_due = self._clock() + (OWNER_SECONDS if self._owner else AGAIN_SECONDS)
 
 
-_CREATED = 201
+class Printer:
+    """Writes what would be published as JSON: line by line to standard output (`-`), or to a file."""
 
+    unsettled = False
 
-def stamp(moment: datetime) -> str:
-    """Return a UTC time as Kubernetes writes it, to the second."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    def __init__(self, node: str, output: str) -> None:
+        self._node, self._output = node, output
+
+    async def publish(self, report: NodeReport) -> None:
+        """Write a report, in place of a file; raise `Unconfigured` if that cannot be written."""
+        line = orjson.dumps(document(self._node, report)).decode() + "\n"
+        if self._output == "-":
+            sys.stdout.write(line)
+            sys.stdout.flush()
+            return
+        try:
+            await asyncio.to_thread(Path(self._output).write_text, line)
+        except OSError as error:
+            raise Unconfigured(f"{self._output} cannot be written: {error}") from error

@@ -10,8 +10,9 @@ if a change is pending; a repeated failure is logged once.
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NoReturn, Protocol
 
 from agent.amounts import SeenDevices
@@ -22,6 +23,7 @@ from agent.unary import CallRefused
 from numalign.kube.errors import ClusterError, Unreachable
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.clock import Sleep
+from numalign.runtime.files import Stamp, stamps
 from numalign.runtime.logs import Log
 
 POLL_SECONDS = 0.1
@@ -48,6 +50,51 @@ MOST_DOUBTS = 3
 """Most rounds in a row that are made only because it is uncertain what some pod holds."""
 
 _JITTER = 0.25
+# Errors that usually pass by themselves.
+_TRANSIENT = (CallRefused, Unobserved, Unreachable)
+
+CHECKPOINTS = (
+    "cpu_manager_state",
+    "memory_manager_state",
+    "device-plugins/kubelet_internal_checkpoint",
+    "device-plugins",
+    "pods",
+)
+"""What a kubelet writes when pods start and end, below its directory (pkg/kubelet/cm, and
+kubelet_getters.go).
+
+Device plugins have their sockets in `device-plugins`. A plugin that ends removes its socket, and the kubelet
+then considers its devices unhealthy without writing that anywhere (PluginDisconnected in
+devicemanager/manager.go)."""
+
+
+def watched(state: Path, socket: Path) -> tuple[Path, ...]:
+    """Return the paths to watch of a kubelet with this directory and this podresources socket."""
+    return (*(state / name for name in CHECKPOINTS), socket)
+
+
+class Wakeups:
+    """
+    Reports whether a kubelet's files have changed; its socket is the last of the paths.
+
+    The kubelet offers no watch. But its managers write each allocation into their checkpoints, each pod that
+    it accepts gets a directory, and a restarted kubelet has a new socket. The contents are not read: a
+    changed stamp is reason enough to observe the node.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self._before = stamps(paths)
+
+    @property
+    def blind(self) -> bool:
+        """Return whether there is no checkpoint that could indicate changes."""
+        return all(stamp == Stamp() for stamp in self._before[:-1])
+
+    def changed(self) -> bool:
+        """Return whether any of them has changed since the last call."""
+        before, self._before = self._before, stamps(self._paths)
+        return self._before != before
 
 
 class NodeObserver(Protocol):
@@ -81,28 +128,23 @@ class ChangeWatcher(Protocol):
 
 @dataclass(slots=True)
 class Retry:
-    """How long to wait after consecutive failures, with jitter."""
+    """Consecutive failures, and which kinds of them are logged."""
 
-    chance: Callable[[], float]
     failures: int = 0
-    reported: set[str] = field(default_factory=set)
+    logged: set[str] = field(default_factory=set)
 
-    def pause(self, longest: float) -> float:
-        """Return the seconds to wait after another failure."""
-        pause = min(FIRST_RETRY_SECONDS * 2.0 ** min(self.failures, 16), longest)
+    def is_new(self, error: Exception) -> bool:
+        """Note a failure; return whether there was none of its kind since the last success."""
         self.failures += 1
-        return pause * (1 + _JITTER * (2 * self.chance() - 1))
-
-    def is_new(self, kind: str) -> bool:
-        """Return whether this kind of failure is new since the last success."""
-        new = kind not in self.reported
-        self.reported.add(kind)
+        kind = type(error).__name__
+        new = kind not in self.logged
+        self.logged.add(kind)
         return new
 
     def recovered(self) -> bool:
         """Note a success; return whether there were failures before it."""
         before, self.failures = self.failures, 0
-        self.reported.clear()
+        self.logged.clear()
         return before > 0
 
 
@@ -136,7 +178,7 @@ class Rounds:
         self._log, self._metrics = log, metrics
         self._observed = observed
         self._clock, self._sleep, self._chance = clock, sleep, chance
-        self._observe_retry, self._write_retry = Retry(chance), Retry(chance)
+        self._observe_retry, self._write_retry = Retry(), Retry()
         self._seen = SeenDevices()
         self._published: NodeReport | None = None
         self._mistakes: tuple[Mistake, ...] = ()
@@ -160,7 +202,10 @@ class Rounds:
         while True:
             if self._watcher.changed():
                 self._changed = True
-                await self._settle()
+                for _ in range(MOST_SETTLES):
+                    await self._sleep(SETTLE_SECONDS)
+                    if not self._watcher.changed():
+                        break
                 if self._observe_retry.failures:
                     # The kubelet is back: do not wait for the rest of the pause.
                     self._not_before = min(self._not_before, self._begun + OBSERVE_SECONDS)
@@ -168,12 +213,6 @@ class Rounds:
             if now >= self._not_before and (self._changed or now >= self._resync_at):
                 return
             await self._sleep(POLL_SECONDS)
-
-    async def _settle(self) -> None:
-        for _ in range(MOST_SETTLES):
-            await self._sleep(SETTLE_SECONDS)
-            if not self._watcher.changed():
-                return
 
     async def round(self) -> bool:
         """Observe the node, and publish what is new or due; return whether both succeeded."""
@@ -192,9 +231,9 @@ class Rounds:
             observation = await self._observer.observe()
         except (ClusterError, BadInput) as error:
             self._metrics.observation_failed()
-            if self._observe_retry.is_new(type(error).__name__):
+            if self._observe_retry.is_new(error):
                 self._log.warning("node.observation_failed", error=error)
-            self._retry_after(self._observe_retry.pause(_longest_pause(error)))
+            self._pause(self._observe_retry, error)
             return None
         if self._observe_retry.recovered():
             self._log.info("node.observation_recovered")
@@ -220,9 +259,9 @@ class Rounds:
         try:
             await self._publisher.publish(report_made)
         except ClusterError as error:
-            if self._write_retry.is_new(type(error).__name__):
+            if self._write_retry.is_new(error):
                 self._log.warning("topology.write_failed", error=error)
-            self._retry_after(self._write_retry.pause(_longest_pause(error)))
+            self._pause(self._write_retry, error)
             return False
         if self._write_retry.recovered():
             self._log.info("topology.write_recovered")
@@ -231,15 +270,11 @@ class Rounds:
         self._heartbeat_at = now + self._intervals.heartbeat * (1 - _JITTER * self._chance())
         return True
 
-    def _retry_after(self, pause: float) -> None:
+    def _pause(self, retry: Retry, error: ClusterError | BadInput) -> None:
+        """Set the time of the next attempt after a failure, with jitter."""
+        longest = UNREACHABLE_SECONDS if isinstance(error, _TRANSIENT) else REFUSED_SECONDS
+        pause = min(FIRST_RETRY_SECONDS * 2.0 ** min(retry.failures - 1, 16), longest)
         self._changed = True
-        self._not_before = max(self._not_before, self._clock() + pause)
-
-
-def _longest_pause(error: ClusterError | BadInput) -> float:
-    """Return the longest pause before the next attempt after this error."""
-    return UNREACHABLE_SECONDS if isinstance(error, _TRANSIENT) else REFUSED_SECONDS
-
-
-_TRANSIENT = (CallRefused, Unobserved, Unreachable)
-"""Errors that usually pass by themselves."""
+        self._not_before = max(
+            self._not_before, self._clock() + pause * (1 + _JITTER * (2 * self._chance() - 1))
+        )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from agent.publish import Publish
+from agent.options import Publish
 from numalign.runtime.process_settings import ProcessSettings
 from numalign.runtime.settings import Contradiction, Settings
 

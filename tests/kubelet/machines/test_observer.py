@@ -14,9 +14,8 @@ import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from agent.amounts import SeenDevices
-from agent.api_server import ApiServer
 from agent.hardware import hardware
-from agent.https import HttpsClient, HttpsEndpoint, Unverified
+from agent.https import ApiServer, HttpsClient
 from agent.kubelet_api import KubeletApi
 from agent.observation import ListedPod, Observation, Unobserved
 from agent.observer import NodePaths, Observer
@@ -137,14 +136,17 @@ async def pods(admin: ApiClient) -> AsyncIterator[None]:
 @pytest_asyncio.fixture(loop_scope="module")
 async def observer(cluster: RealCluster, kubelet: RealKubelet) -> AsyncIterator[Observer]:
     """Somebody who may ask the kubelet directly, and believes it already."""
-    with_token = HttpsEndpoint(kubelet.address, kubelet.port, Unverified(), lambda: "admin")
-    direct = HttpsClient(with_token)
+    direct = HttpsClient(own_port(kubelet, "admin"))
     server = ApiServer(access(cluster, "admin"))
     looking = observing(kubelet, KubeletApi(NAME, direct=direct, api=server))
     await first_look(looking)
     yield looking
     direct.close()
     server.close()
+
+
+def own_port(kubelet: RealKubelet, token: str) -> Access:
+    return Access(f"https://{kubelet.address}:{kubelet.port}", token=token, verify=False)
 
 
 def access(cluster: RealCluster, token: str) -> Access:
@@ -320,7 +322,7 @@ async def test_allocatable_is_that_of_the_machine(observer: Observer) -> None:
 async def test_forbidden_agent_reads_through_the_api_server(
     cluster: RealCluster, kubelet: RealKubelet, observer: Observer
 ) -> None:
-    sneak = HttpsClient(HttpsEndpoint(kubelet.address, kubelet.port, Unverified(), lambda: SNEAK))
+    sneak = HttpsClient(own_port(kubelet, SNEAK))
     allowed, forbidden = (ApiServer(access(cluster, token)) for token in ("admin", SNEAK))
     by_detour = await first_look(observing(kubelet, KubeletApi(NAME, direct=sneak, api=allowed)))
     assert by_detour.kubelet == (await observer.observe()).kubelet

@@ -15,10 +15,10 @@ from kubernetes_asyncio.client import ApiClient
 from prometheus_client import CollectorRegistry
 
 from agent.amounts import SeenDevices
-from agent.api_server import ApiServer
+from agent.https import ApiServer
 from agent.metrics import AgentMetrics
+from agent.options import Publish
 from agent.pod_records import PodRecords
-from agent.publish import Publish
 from agent.publisher import Publisher
 from agent.report import NamedPlacement, NodeReport, report
 from numalign.kube.access import Access

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 import pytest
 import pytest_asyncio
 
-from agent.api_server import ApiServer
+from agent.https import ApiServer
 from numalign.kube.access import Access
 from tools.clusters.fake_api import FakeApi
 

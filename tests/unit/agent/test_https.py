@@ -1,4 +1,8 @@
-"""Requests over HTTP/1.1: one kept connection, answers that are bounded in bytes and in time."""
+"""
+Requests over HTTP/1.1: one kept connection, answers that are bounded in bytes and in time.
+
+The API server is read, and what it refuses has a sentence; `test_publisher` shows what is written.
+"""
 
 import asyncio
 import gc
@@ -14,17 +18,20 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from agent.https import HttpsClient, HttpsEndpoint, TokenFile, Unverified, Verified, plain
-from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
+from agent.https import ApiServer, HttpsClient
+from numalign.kube.access import Access
+from numalign.kube.errors import Forbidden, InvalidObject, NotFound, Unauthorized, Unconfigured, Unreachable
+from tests.unit.agent.conftest import Connect
 from tests.unit.agent.scripted import Answer, request, response, scripted
 from tests.unit.runtime.conftest import Mint
 from tests.worlds.notation import table
+from tools.clusters.fake_api import FakeApi
 
 
 @asynccontextmanager
 async def client(answer: Answer, within: float = 5) -> AsyncIterator[HttpsClient]:
     async with scripted(answer) as port:
-        asking = HttpsClient(HttpsEndpoint("127.0.0.1", port, plain), within=within)
+        asking = HttpsClient(Access(f"http://127.0.0.1:{port}"), within=within)
         yield asking
         asking.close()
 
@@ -148,7 +155,7 @@ async def test_invalid_answer_raises(sent: bytes, why: str) -> None:
 
 async def test_unreachable_server_is_named() -> None:
     async with scripted(sending(b"")) as port:
-        asking = HttpsClient(HttpsEndpoint("127.0.0.1", port, plain))
+        asking = HttpsClient(Access(f"http://127.0.0.1:{port}"))
         # A path that is none never reaches the server.
         with pytest.raises(Unreachable, match=r"(?s)^GET / HTTP/1\.1.* at .* failed: "):
             await asking.request("GET", "/ HTTP/1.1\r\nEvil: header")
@@ -165,7 +172,7 @@ async def test_a_token_that_is_renewed_is_the_one_that_is_shown(tmp_path: Path) 
     token = tmp_path / "token"
     token.write_text("first\n")
     async with scripted(echo_headers) as port:
-        asking = HttpsClient(HttpsEndpoint("127.0.0.1", port, plain, TokenFile(token)))
+        asking = HttpsClient(Access(f"http://127.0.0.1:{port}", token_file=str(token)))
         assert b"Authorization: Bearer first\r\n" in (await asking.request("GET", "/"))[1]
         token.write_text("another")
         assert b"Authorization: Bearer another\r\n" in (await asking.request("GET", "/"))[1]
@@ -173,13 +180,13 @@ async def test_a_token_that_is_renewed_is_the_one_that_is_shown(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"a\r\nEvil: b", b"\xff", b"x" * (2**16 + 1)])
-def test_invalid_token_raises(tmp_path: Path, content: bytes | None) -> None:
+async def test_invalid_token_raises(tmp_path: Path, content: bytes | None) -> None:
     token = tmp_path / "token"
     why = f"{token} cannot be read: .*{strerror(ENOENT)}" if content is None else str(token)
     if content is not None:
         token.write_bytes(content)
     with pytest.raises(Unauthorized, match=why):
-        TokenFile(token)()
+        await HttpsClient(Access("http://127.0.0.1:1", token_file=str(token))).request("GET", "/")
 
 
 async def test_a_server_is_known_by_its_authority(tmp_path: Path) -> None:
@@ -188,20 +195,79 @@ async def test_a_server_is_known_by_its_authority(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.cert, pair.key)
     async with scripted(echo_headers, tls=context) as port:
-        assert await status(HttpsEndpoint("127.0.0.1", port, Verified(pair.cert))) == HTTPStatus.OK
-        assert await status(HttpsEndpoint("127.0.0.1", port, Unverified())) == HTTPStatus.OK
+        url = f"https://127.0.0.1:{port}"
+        assert await status(Access(url, authority=str(pair.cert))) == HTTPStatus.OK
+        assert await status(Access(url, verify=False)) == HTTPStatus.OK
         with pytest.raises(Unreachable, match=f"GET / at 127.0.0.1:{port} failed: .*"):
-            await status(HttpsEndpoint("127.0.0.1", port, Verified(other.cert)))
+            await status(Access(url, authority=str(other.cert)))
 
 
-async def status(endpoint: HttpsEndpoint) -> int:
-    asking = HttpsClient(endpoint)
+async def status(access: Access) -> int:
+    asking = HttpsClient(access)
     answered, _ = await asking.request("GET", "/")
     asking.close()
     return answered
 
 
 async def test_unreadable_ca_raises(tmp_path: Path) -> None:
-    asking = HttpsClient(HttpsEndpoint("fd00::1", 1, Verified(tmp_path / "ca.crt")))
+    asking = HttpsClient(Access("https://[fd00::1]:1", authority=str(tmp_path / "ca.crt")))
     with pytest.raises(Unconfigured, match=r"certificates for \[fd00::1\]:1 cannot be read"):
         await asking.request("GET", "/")
+
+
+NODE = "/api/v1/nodes/a"
+
+
+async def test_an_object_is_read(fake: FakeApi, api: ApiServer) -> None:
+    found = await api.get(NODE, what="node a")
+    assert isinstance(found, dict)
+    assert found["metadata"]["name"] == "a"
+    assert isinstance(await api.metadata(NODE, what="node a"), dict)
+    await api.get("/api/v1/pods", [("fieldSelector", "spec.nodeName=a")], what="pods")
+    assert fake.received("LIST", "/api/v1/pods")[0].query == {"fieldSelector": "spec.nodeName=a"}
+
+
+async def test_a_merge_changes_no_other_object(api: ApiServer) -> None:
+    with pytest.raises(NotFound):
+        await api.merge(f"{NODE[:-1]}b", {}, what="node b")
+    with pytest.raises(InvalidObject):
+        await api.merge(NODE, {"metadata": {"uid": "another", "labels": {"a": "b"}}}, what="node a")
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(401, Unauthorized), (403, Forbidden), (429, Unreachable), (500, Unreachable)]
+)
+async def test_refusal_raises(fake: FakeApi, api: ApiServer, status: int, error: type[Exception]) -> None:
+    fake.failures[NODE] = HTTPStatus(status)
+    with pytest.raises(error, match=r"node a|credentials"):
+        await api.get(NODE, what="node a")
+
+
+async def test_garbage_is_no_answer(fake: FakeApi, api: ApiServer) -> None:
+    with pytest.raises(Unreachable, match="longer than 10 bytes"):
+        await api.get(NODE, what="node a", most=10)
+    fake.oddities[NODE] = b"<html>"
+    with pytest.raises(Unreachable, match="is invalid: node a is not JSON"):
+        await api.get(NODE, what="node a")
+
+
+async def test_a_token_is_shown(fake: FakeApi, connect: Connect) -> None:
+    fake.token = "let-me-in"  # noqa: S105  of no server
+    with pytest.raises(Unauthorized):
+        await connect(Access(fake.url)).get(NODE, what="node a")
+    assert await connect(Access(fake.url, token=fake.token)).get(NODE, what="node a")
+
+
+async def test_a_server_that_restarts_is_found_again(fake: FakeApi, api: ApiServer) -> None:
+    await api.get(NODE, what="node a")
+    await fake.stop()
+    with pytest.raises(Unreachable):
+        await api.get(NODE, what="node a")
+    await fake.start()
+    assert await api.get(NODE, what="node a")
+
+
+async def test_an_address_may_have_a_path(fake: FakeApi, connect: Connect) -> None:
+    fake.documents["/k8s/clusters/c/version"] = {"minor": "34"}
+    api = connect(Access(f"{fake.url}/k8s/clusters/c/"))
+    assert await api.get("/version", what="the version") == {"minor": "34"}

@@ -12,9 +12,10 @@ from unittest.mock import AsyncMock
 import pytest
 
 from agent import config_file
-from agent.https import HttpsClient, HttpsEndpoint, plain
+from agent.https import HttpsClient
 from agent.kubelet_api import KubeletApi
 from agent.observation import AskingContainer, KubeletPod
+from numalign.kube.access import Access
 from numalign.kube.errors import ClusterError, Forbidden, NotFound, Unauthorized, Unconfigured, Unreachable
 from tests.unit.agent.scripted import request, response, scripted
 from tests.worlds.notation import table
@@ -79,7 +80,7 @@ async def asking(
     port: FakePort | None = None, api: FakeApiServer | None = None, file: Path | None = None
 ) -> AsyncIterator[KubeletApi]:
     async with scripted(port or FakePort()) as number:
-        client = HttpsClient(HttpsEndpoint("127.0.0.1", number, plain))
+        client = HttpsClient(Access(f"http://127.0.0.1:{number}"))
         yield KubeletApi("n1", direct=client if port else None, api=api, file=file)
         client.close()
 

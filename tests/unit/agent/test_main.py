@@ -8,7 +8,7 @@ import pytest
 
 from agent import options
 from agent.__main__ import checked, with_pod_variables
-from agent.publish import Publish
+from agent.options import Publish
 from agent.settings import AgentSettings
 from numalign.kube.errors import Unconfigured
 from numalign.runtime.settings import load

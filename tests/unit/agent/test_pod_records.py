@@ -7,7 +7,7 @@ from http import HTTPStatus
 import pytest
 from prometheus_client import CollectorRegistry
 
-from agent.api_server import ApiServer
+from agent.https import ApiServer
 from agent.metrics import AgentMetrics
 from agent.pod_records import PodRecords
 from agent.report import NamedPlacement

@@ -9,9 +9,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agent.amounts import SeenDevices
-from agent.api_server import MANAGER, ApiServer
+from agent.https import MANAGER, ApiServer
 from agent.metrics import AgentMetrics
-from agent.publish import Publish
+from agent.options import Publish
 from agent.publisher import AGAIN_SECONDS, OWNER_SECONDS, Publisher
 from agent.report import NodeReport, report
 from numalign.kube.decode.kubelet_reports import MACHINE, OBSERVED_AT, PLACEMENTS

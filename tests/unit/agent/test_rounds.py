@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from agent.metrics import AgentMetrics
 from agent.observation import Observation
 from agent.report import NodeReport
 from agent.rounds import (
+    CHECKPOINTS,
     MOST_DOUBTS,
     POLL_SECONDS,
     REFUSED_SECONDS,
@@ -19,6 +21,8 @@ from agent.rounds import (
     WRITE_SECONDS,
     Intervals,
     Rounds,
+    Wakeups,
+    watched,
 )
 from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.model.errors import BadInput, BadTopology, Mistake
@@ -242,3 +246,45 @@ async def test_unwritable_report_is_logged_once() -> None:
     await world.live()
     assert len(world.journal.of("topology.incomplete")) >= 1
     assert world.sample("pods_left_out") == 0
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Path:
+    (tmp_path / "device-plugins").mkdir()
+    (tmp_path / "device-plugins" / "plugin.sock").touch()
+    for name in CHECKPOINTS[:3]:
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "pods").mkdir()
+    (tmp_path / "kubelet.sock").touch()
+    return tmp_path
+
+
+def replaced(path: Path) -> None:
+    new = path.with_suffix(".new")
+    new.write_text("{}")
+    new.replace(path)
+
+
+@pytest.mark.parametrize("change", table([
+    ("written",            lambda folder: (folder / "cpu_manager_state").write_text("{} ")),
+    ("replaced",           lambda folder: replaced(folder / "memory_manager_state")),
+    ("in a folder",        lambda folder: replaced(folder / "device-plugins/kubelet_internal_checkpoint")),
+    ("gone",               lambda folder: (folder / "cpu_manager_state").unlink()),
+    ("a pod came",         lambda folder: (folder / "pods" / "uid").mkdir()),
+    ("a plugin ended",     lambda folder: (folder / "device-plugins" / "plugin.sock").unlink()),
+    ("the socket is gone", lambda folder: (folder / "kubelet.sock").unlink()),
+]))  # fmt: skip
+def test_a_change_is_noticed_once(kubelet: Path, change: Callable[[Path], object]) -> None:
+    wakeups = Wakeups(watched(kubelet, kubelet / "kubelet.sock"))
+    assert not wakeups.changed()
+    change(kubelet)
+    assert wakeups.changed()
+    assert not wakeups.changed()
+
+
+def test_checkpoints_that_come_later_are_noticed(tmp_path: Path) -> None:
+    wakeups = Wakeups(watched(tmp_path, tmp_path / "kubelet.sock"))
+    (tmp_path / "cpu_manager_state").write_text("{}")
+    assert wakeups.changed()
+    assert not wakeups.blind
+    assert Wakeups(watched(tmp_path / "nothing", tmp_path / "kubelet.sock")).blind

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.publish import Publish
+from agent.options import Publish
 from agent.settings import AgentSettings
 from controller.settings import ControllerSettings
 from numalign.cache.admission import Reaction, RequestReaction

@@ -9,7 +9,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from agent.publish import Publish
+from agent.options import Publish
 from numalign.kube import lease
 from numalign.kube.decode import kubelet_reports, placement_records
 from numalign.model.intent import DECISIVE, PINNED_AT, PLACEMENT_OBSERVED, Policy

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.publish import Publish
+from agent.options import Publish
 from controller.settings import ControllerSettings
 from kubectl_numa.commands import verify
 from numalign.cache.ranking import Ranking
