@@ -8,12 +8,12 @@ lowest zones first, as the memory manager does (updateMachineState of memorymana
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from agent.identities import KeptPod
-from agent.observation import Hardware, MemoryBlock, Observation
+from agent.identities import KeptPod, ids
+from agent.observation import Hardware, Observation
 from numalign.model.bitset import union
 from numalign.model.machine import UNKNOWN_ZONE, CpuSet, DevicePlace, existing
 from numalign.model.placement import Held
@@ -51,39 +51,27 @@ class SeenDevices:
         listed = {(devices.resource, each): devices.zones for devices in held for each in devices.ids}
         # A checkpoint does not tell an unknown zone from none.
         listed |= {(device.resource, device.id): device.zones for device in observation.allocatable.devices}
+        # A zone that the machine does not have is an unknown one: the kubelet finds no hint for either.
         known = {bank.zone for bank in observation.hardware.banks}
-        zones = {key: existing(_known(there, known)) for key, there in listed.items()}
+        zones = {
+            key: existing(zone if zone in known else UNKNOWN_ZONE for zone in placed)
+            for key, placed in listed.items()
+        }
         return SeenDevices(MappingProxyType(zones), MappingProxyType(self._most_with(zones)))
 
     def _most_with(self, zones: Mapping[DeviceKey, frozenset[ZoneId]]) -> Mapping[Place, frozenset[str]]:
-        here = _by_place(zones)
-        most = {
-            # Of equally many the newer ones: older ones may now be reported on other zones.
-            place: max(here.get(place, frozenset()), _stayed(place, ids, zones), key=len)
-            for place, ids in self.most.items()
-        }
-        most = {**here, **{place: ids for place, ids in most.items() if ids}}
-        return most if sum(map(len, most.values())) <= MOST_SEEN else here
-
-
-def _known(zones: Iterable[ZoneId], known: Container[ZoneId]) -> Iterator[ZoneId]:
-    """Yield zones of the machine, and others as unknown ones: the kubelet finds no hint for either."""
-    return (zone if zone in known else UNKNOWN_ZONE for zone in zones)
-
-
-def _by_place(zones: Mapping[DeviceKey, frozenset[ZoneId]]) -> dict[Place, frozenset[str]]:
-    ids: dict[Place, set[str]] = defaultdict(set)
-    for (resource, each), there in zones.items():
-        ids[resource, there].add(each)
-    return {place: frozenset(found) for place, found in ids.items()}
-
-
-def _stayed(
-    place: Place, ids: frozenset[str], zones: Mapping[DeviceKey, frozenset[ZoneId]]
-) -> frozenset[str]:
-    """Return those devices of a place that are not reported in another place now."""
-    resource, before = place
-    return frozenset(each for each in ids if zones.get((resource, each), before) == before)
+        by_place = defaultdict[Place, set[str]](set)
+        for (resource, device), placed in zones.items():
+            by_place[resource, placed].add(device)
+        now = {place: frozenset(devices) for place, devices in by_place.items()}
+        most = dict(now)
+        for (resource, before), devices in self.most.items():
+            # Those that are not reported in another place now. Of equally many the newer ones: older ones may
+            # now be reported on other zones.
+            stayed = frozenset(each for each in devices if zones.get((resource, each), before) == before)
+            if len(stayed) > len(now.get((resource, before), ())):
+                most[resource, before] = stayed
+        return most if sum(map(len, most.values())) <= MOST_SEEN else now
 
 
 def zone_name(zone: ZoneId) -> str:
@@ -127,35 +115,22 @@ def places(seen: SeenDevices) -> dict[str, tuple[DevicePlace, ...]]:
     return {resource: tuple(listed) for resource, listed in by_resource.items()}
 
 
-def _held(pods: Iterable[KeptPod]) -> set[DeviceKey]:
-    return {(held.resource, each) for pod in pods for held in pod.devices for each in held.ids}
-
-
 def zone_amounts(
     observation: Observation, pods: tuple[KeptPod, ...], seen: SeenDevices
 ) -> dict[ZoneId, dict[str, AmountRow]]:
     """Return by zone the amounts of each resource that the kubelet allocates by zone, sorted by name."""
     zones: dict[ZoneId, dict[str, AmountRow]] = {bank.zone: {} for bank in observation.hardware.banks}
-    for rows in (
-        _cpu_amounts(observation, pods),
-        _memory_amounts(observation, pods),
-        _device_amounts(pods, seen),
-    ):
-        for zone, resource, amounts in rows:
-            zones[zone][resource] = amounts
+    allocatable = observation.allocatable.cpus
+    free = allocatable & ~union(pod.cpus for pod in pods)
+    for zone, cpus in zone_cpus(observation.hardware).items() if allocatable else ():
+        total, usable, left = ((cpus & some).bit_count() * MILLI for some in (cpus, allocatable, free))
+        zones[zone][CPU] = (total, usable, left)
+    for zone, resource, amounts in (*_memory_amounts(observation, pods), *_device_amounts(pods, seen)):
+        zones[zone][resource] = amounts
     return {zone: dict(sorted(amounts.items())) for zone, amounts in zones.items()}
 
 
 _Rows = Iterator[tuple[ZoneId, str, AmountRow]]
-
-
-def _cpu_amounts(observation: Observation, pods: tuple[KeptPod, ...]) -> _Rows:
-    """Yield the CPUs, if a manager allocates them."""
-    allocatable = observation.allocatable.cpus
-    free = allocatable & ~union(pod.cpus for pod in pods)
-    for zone, there in zone_cpus(observation.hardware).items() if allocatable else ():
-        counts = [(there & cpus).bit_count() * MILLI for cpus in (there, allocatable, free)]
-        yield zone, CPU, (counts[0], counts[1], counts[2])
 
 
 def _memory_amounts(observation: Observation, pods: tuple[KeptPod, ...]) -> _Rows:
@@ -165,19 +140,9 @@ def _memory_amounts(observation: Observation, pods: tuple[KeptPod, ...]) -> _Row
         # Each block is on one zone (memorymanager/policy_static.go, GetAllocatableMemory).
         for zone in block.zones[:1]:
             allocatable[zone, block.resource] += block.size
-    free = _free_memory(allocatable, [block for pod in pods for block in pod.memory])
-    for bank in observation.hardware.banks:
-        built = Resources({MEMORY: bank.memory}).plus(bank.huge)
-        for resource in sorted({name for zone, name in allocatable if zone == bank.zone}):
-            there = allocatable[bank.zone, resource]
-            yield bank.zone, resource, (max(built.get(resource, 0), there), there, free[bank.zone, resource])
-
-
-def _free_memory(
-    allocatable: Counter[tuple[ZoneId, str]], held: Iterable[MemoryBlock]
-) -> Mapping[tuple[ZoneId, str], int]:
-    """Return what is left after these blocks: those on one zone are subtracted first."""
     free = dict(allocatable)
+    held = [block for pod in pods for block in pod.memory]
+    # Blocks on one zone are subtracted first.
     for block in sorted(held, key=lambda block: (len(block.zones), block.zones)):
         wanted = block.size
         for zone in block.zones:
@@ -185,16 +150,21 @@ def _free_memory(
             wanted -= taken
             if taken:
                 free[zone, block.resource] -= taken
-    return free
+    for bank in observation.hardware.banks:
+        built = Resources({MEMORY: bank.memory}).plus(bank.huge)
+        for resource in sorted({name for zone, name in allocatable if zone == bank.zone}):
+            usable = allocatable[bank.zone, resource]
+            total = max(built.get(resource, 0), usable)
+            yield bank.zone, resource, (total, usable, free[bank.zone, resource])
 
 
 def _device_amounts(pods: tuple[KeptPod, ...], seen: SeenDevices) -> _Rows:
     """Yield the devices whose plugins report zones."""
-    held = _held(pods)
+    held = {device for pod in pods for device in ids(pod.devices)}
     counts: dict[tuple[ZoneId, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for (resource, zones), ids in seen.most.items():
+    for (resource, zones), names in seen.most.items():
         for zone in zones - {UNKNOWN_ZONE}:
-            counts[zone, resource][0] += len(ids)
+            counts[zone, resource][0] += len(names)
     for key, zones in seen.zones.items():
         for zone in zones - {UNKNOWN_ZONE}:
             counts[zone, key[0]][1] += 1

@@ -10,11 +10,10 @@ longest goes, of the address with most (docs/decisions/0020).
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from types import MappingProxyType
 
 import orjson
 
@@ -29,27 +28,6 @@ ACCEPTED_AT_ONCE = 8
 BACKLOG = 1024
 CALLER_SECONDS = 5.0
 LONGEST_HEAD = 2**13
-
-_TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """The content of a response."""
-
-    body: bytes
-    content_type: str = _TEXT
-    status: HTTPStatus = HTTPStatus.OK
-
-    def written(self) -> bytes:
-        """Return the response as it is sent; the connection ends with it."""
-        head = (
-            f"HTTP/1.1 {self.status} {self.status.phrase}",
-            f"Content-Type: {self.content_type}",
-            f"Content-Length: {len(self.body)}",
-            "Connection: close",
-        )
-        return "\r\n".join((*head, "", "")).encode() + self.body
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,17 +55,6 @@ class Health:
     waiting_for: Callable[[], str | None]
     _callers: ConnectionTable = field(default_factory=lambda: ConnectionTable(MOST_CONNECTIONS))
 
-    async def _healthz(self, _accept: str) -> Page:
-        return Page(b"ok\n")
-
-    async def _readyz(self, _accept: str) -> Page:
-        waiting = self.waiting_for()
-        state = orjson.dumps({"ready": waiting is None, "waiting_for": [waiting] if waiting else []})
-        return Page(state, _JSON, HTTPStatus.SERVICE_UNAVAILABLE if waiting else HTTPStatus.OK)
-
-    async def _metrics(self, accept: str) -> Page:
-        return Page(*await self.metrics.written(accept))
-
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
         address = writer.get_extra_info("peername")
@@ -109,41 +76,39 @@ class Health:
         method, target, _ = first.split(" ")
         pairs = (line.partition(":") for line in lines)
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        page = target.partition("?")[0]
+        status, kind = HTTPStatus.OK, "text/plain; charset=utf-8"
         if method != "GET":
-            page = Page(b"only GET is answered\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
-        elif show := _PAGES.get(target.partition("?")[0]):
-            page = await show(self, headers.get("accept", ""))
+            status, body = HTTPStatus.METHOD_NOT_ALLOWED, b"only GET is answered\n"
+        elif page == "/healthz":
+            body = b"ok\n"
+        elif page == "/readyz":
+            waiting = self.waiting_for()
+            status = HTTPStatus.SERVICE_UNAVAILABLE if waiting else HTTPStatus.OK
+            kind = "application/json"
+            body = orjson.dumps({"ready": waiting is None, "waiting_for": [waiting] if waiting else []})
+        elif page == "/metrics":
+            body, kind = await self.metrics.written(headers.get("accept", ""))
         else:
-            page = Page(b"not found\n", status=HTTPStatus.NOT_FOUND)
-        caller.writer.write(page.written())
+            status, body = HTTPStatus.NOT_FOUND, b"not found\n"
+        answer = (
+            f"HTTP/1.1 {status} {status.phrase}",
+            f"Content-Type: {kind}",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+        )
+        caller.writer.write("\r\n".join((*answer, "", "")).encode() + body)
         await caller.writer.drain()
         self._callers.serve(caller)
 
 
-_PAGES: Mapping[str, Callable[[Health, str], Awaitable[Page]]] = MappingProxyType(
-    {
-        "/healthz": Health._healthz,  # noqa: SLF001  a table of this module
-        "/readyz": Health._readyz,  # noqa: SLF001  as above
-        "/metrics": Health._metrics,  # noqa: SLF001  as above
-    }
-)
-
-
-def _socket(bind: str | None, port: int) -> socket.socket:
-    """Open one socket for both IP versions, so that both get the same port if any free one is chosen."""
-    both = bind is None and socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both or ":" in (bind or "") else socket.AF_INET
-    return socket.create_server((bind or "", port), family=family, dualstack_ipv6=both)
-
-
 @asynccontextmanager
 async def listening(health: Health, bind: str | None, port: int) -> AsyncIterator[int]:
-    """
-    Serve inside the `async with`, on all addresses if `bind` is None; yield the port.
-
-    Raise `OSError`.
-    """
-    opened = _socket(bind, port)
+    """Serve inside the `async with`, on all addresses if `bind` is None; yield the port; raise `OSError`."""
+    # One socket for both IP versions, so that both get the same port if any free one is chosen.
+    both = bind is None and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both or ":" in (bind or "") else socket.AF_INET
+    opened = socket.create_server((bind or "", port), family=family, dualstack_ipv6=both)
     server = await asyncio.start_server(
         health.answer, sock=opened, limit=LONGEST_HEAD, backlog=ACCEPTED_AT_ONCE
     )

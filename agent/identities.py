@@ -9,7 +9,7 @@ lists a pod before it has admitted it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.observation import (
@@ -66,13 +66,18 @@ class KeptPod:
 
 def identified(observation: Observation) -> tuple[KeptPod, ...]:
     """Return the listed pods that have not ended, in the order of the list."""
-    by_name = _by_name(observation.pods)
+    by_name: dict[PodName, list[KubeletPod]] = defaultdict(list)
+    for pod in observation.pods:
+        by_name[pod.namespace, pod.name].append(pod)
     times = Counter((pod.namespace, pod.name) for pod in observation.listed)
-    found = [
-        (listed, [*_candidates(listed, by_name, observation, times)])
-        for listed in observation.listed
-        if not _ended(by_name.get((listed.namespace, listed.name), ()))
-    ]
+    found: list[tuple[ListedPod, list[KubeletPod]]] = []
+    for listed in observation.listed:
+        named = by_name.get((listed.namespace, listed.name), [])
+        # Kubelets before 1.34 also list pods that have ended.
+        if named and all(pod.phase in _ENDED for pod in named):
+            continue
+        alone = times[listed.namespace, listed.name] == 1
+        found.append((listed, [pod for pod in named if _can_be(pod, listed, observation, alone=alone)]))
     claims = Counter(candidates[0].uid for _, candidates in found if len(candidates) == 1)
     return tuple(
         _kept(listed, candidates[0], observation.checkpoints)
@@ -82,37 +87,17 @@ def identified(observation: Observation) -> tuple[KeptPod, ...]:
     )
 
 
-def _by_name(pods: Iterable[KubeletPod]) -> Mapping[PodName, list[KubeletPod]]:
-    named: dict[PodName, list[KubeletPod]] = defaultdict(list)
-    for pod in pods:
-        named[pod.namespace, pod.name].append(pod)
-    return named
-
-
-def _ended(pods: Iterable[KubeletPod]) -> bool:
-    """Return whether all of these pods, at least one, have ended: older kubelets list those, too."""
-    phases = {pod.phase for pod in pods}
-    return bool(phases) and phases <= _ENDED
-
-
-def _candidates(
-    listed: ListedPod,
-    by_name: Mapping[PodName, list[KubeletPod]],
-    observation: Observation,
-    times: Mapping[PodName, int],
-) -> Iterator[KubeletPod]:
-    """Yield the pods that the listed one can be."""
-    name, checkpoints = (listed.namespace, listed.name), observation.checkpoints
-    for pod in by_name.get(name, ()):
-        if pod.phase in _ENDED or not _is_admitted(pod, listed, observation):
-            continue
-        if checkpoints is None:
-            # It is unknown what init containers keep, what containers share, and which of two pods it is.
-            fits = times[name] == 1 and not pod.init_containers and not _shares(listed)
-        else:
-            fits = _agrees(pod.uid, listed, checkpoints)
-        if fits:
-            yield pod
+def _can_be(pod: KubeletPod, listed: ListedPod, observation: Observation, *, alone: bool) -> bool:
+    """Return whether the listed pod can be this one of its name; `alone` if it is listed once."""
+    if pod.phase in _ENDED or not _is_admitted(pod, listed, observation):
+        return False
+    if observation.checkpoints is not None:
+        return _agrees(pod.uid, listed, observation.checkpoints)
+    # It is unknown what init containers keep, which of two pods it is, and what containers share: those of a
+    # pod with pod-level resources list the same CPUs in 1.36.
+    every = [container.cpus for container in listed.containers]
+    shares = union(every).bit_count() != sum(map(int.bit_count, every))
+    return alone and not pod.init_containers and not shares
 
 
 def _is_admitted(pod: KubeletPod, listed: ListedPod, observation: Observation) -> bool:
@@ -142,12 +127,6 @@ def _is_admitted(pod: KubeletPod, listed: ListedPod, observation: Observation) -
 
 def _listed_cpus(listed: ListedPod) -> CpuSet:
     return union(container.cpus for container in listed.containers) | listed.cpus
-
-
-def _shares(listed: ListedPod) -> bool:
-    """Return whether containers list the same CPUs, as those of a pod with pod-level resources in 1.36."""
-    every = [container.cpus for container in listed.containers]
-    return union(every).bit_count() != sum(map(int.bit_count, every))
 
 
 def _agrees(uid: str, listed: ListedPod, checkpoints: Checkpoints) -> bool:

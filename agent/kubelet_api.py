@@ -9,6 +9,7 @@ in the status of the Node.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
@@ -46,8 +47,6 @@ takes three times as many bytes of the memory that the agent may use."""
 LONGEST_NODE = 2**22
 """Bytes of a Node, which also lists images and custom conditions."""
 
-_GUARANTEED = "Guaranteed"
-
 VERSION = "version"
 """Key of the kubelet's version among the fields of its configuration."""
 
@@ -81,6 +80,7 @@ class KubeletApi:
         self, node: str, *, direct: HttpsClient | None, api: ObjectReader | None, file: Path | None = None
     ) -> None:
         self._node, self._direct, self._api, self._file = node, direct, api, file
+        self._path = f"/api/v1/nodes/{quote(node, safe='')}"
         self._file_stamps: tuple[Stamp, ...] = ()
         self._file_fields: Mapping[str, object] = {}
         self._pods_way: Way[tuple[KubeletPod, ...]] | None = None
@@ -92,78 +92,75 @@ class KubeletApi:
         The version is missing without an API server. Raise `ClusterError` with the error of each source.
         """
         self._pods_way = None
-        ways = self._ways(self._own_configuration, self._proxied)
-        _, fields = await _first((self._from_file,) if self._file else ways, _CONFIGURATION)
-        return {**fields, **await self._version()}
+        fields = await (self._from_file(self._file) if self._file else self._from_the_kubelet())
+        if self._api is None:
+            return fields
+        what = f"node {self._node}"
+        node = Part(await self._api.get(self._path, what=what, most=LONGEST_NODE))
+        version = node["status"]["nodeInfo"]["kubeletVersion"].required_text()
+        return _sensible(node, {**fields, VERSION: version}, what)
 
     async def pods(self) -> tuple[KubeletPod, ...]:
         """Return the node's pods, including ended ones; raise `ClusterError` with each source's error."""
+
+        async def own(direct: HttpsClient) -> tuple[KubeletPod, ...]:
+            return _pods(await _answer(direct, "/pods", LONGEST_PODS, _PODS))
+
+        async def bound(api: ObjectReader) -> tuple[KubeletPod, ...]:
+            # The API server's cache suffices: the kubelet learns of its pods from there, too.
+            query = (("fieldSelector", f"spec.nodeName={self._node}"), ("resourceVersion", "0"))
+            return _pods(await api.read("/api/v1/pods", query, what=_PODS, most=LONGEST_PODS))
+
         known, self._pods_way = self._pods_way, None
-        ways = [*self._ways(self._own_pods, self._bound_pods)]
+        ways = self._ways(own, bound)
         self._pods_way, pods = await _first([known, *ways] if known else ways, _PODS)
         return pods
 
-    def _ways(self, direct: "Way[T]", through: "Way[T]") -> "Sequence[Way[T]]":
-        return (*((direct,) if self._direct else ()), *((through,) if self._api else ()))
-
-    async def _own_configuration(self) -> Mapping[str, object]:
-        return _fields(await self._own("/configz", LONGEST_CONFIGURATION, _CONFIGURATION))
-
-    async def _proxied(self) -> Mapping[str, object]:
-        path = f"/api/v1/nodes/{quote(self._node, safe='')}/proxy/configz"
-        return _fields(await self._reader.get(path, what=_CONFIGURATION, most=LONGEST_CONFIGURATION))
-
-    async def _from_file(self) -> Mapping[str, object]:
+    async def _from_file(self, file: Path) -> Mapping[str, object]:
         """Return the fields as last read if the file has not changed since."""
-        file = self._file or Path()
         now = stamps((file,))
         if now != self._file_stamps:
             self._file_fields = await config_file.read(file)
             self._file_stamps = now
         return self._file_fields
 
-    async def _version(self) -> Mapping[str, object]:
-        if self._api is None:
-            return {}
-        what = f"node {self._node}"
-        path = f"/api/v1/nodes/{quote(self._node, safe='')}"
-        node = Part(await self._api.get(path, what=what, most=LONGEST_NODE))
-        with_version = {VERSION: node["status"]["nodeInfo"]["kubeletVersion"].required_text()}
-        return _sensible(node, with_version, what)
+    async def _from_the_kubelet(self) -> Mapping[str, object]:
+        async def own(direct: HttpsClient) -> Mapping[str, object]:
+            body = await _answer(direct, "/configz", LONGEST_CONFIGURATION, _CONFIGURATION)
+            try:
+                return _fields(orjson.loads(body))
+            except orjson.JSONDecodeError as error:
+                why = why_not_json(body, error)
+                raise Unreachable(f"{_CONFIGURATION} is invalid: it {why}") from error
 
-    async def _own_pods(self) -> tuple[KubeletPod, ...]:
-        return _pods(await self._answer("/pods", LONGEST_PODS, _PODS))
+        async def proxied(api: ObjectReader) -> Mapping[str, object]:
+            path = f"{self._path}/proxy/configz"
+            return _fields(await api.get(path, what=_CONFIGURATION, most=LONGEST_CONFIGURATION))
 
-    async def _bound_pods(self) -> tuple[KubeletPod, ...]:
-        # The API server's cache suffices: the kubelet learns of its pods from there, too.
-        query = (("fieldSelector", f"spec.nodeName={self._node}"), ("resourceVersion", "0"))
-        return _pods(await self._reader.read("/api/v1/pods", query, what=_PODS, most=LONGEST_PODS))
+        _, fields = await _first(self._ways(own, proxied), _CONFIGURATION)
+        return fields
 
-    async def _own(self, path: str, most: int, what: str) -> object:
-        """Return the JSON that the kubelet itself serves at `path`."""
-        body = await self._answer(path, most, what)
-        try:
-            parsed: object = orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise Unreachable(f"{what} is invalid: it {why_not_json(body, error)}") from error
-        return parsed
+    def _ways(
+        self,
+        direct: Callable[[HttpsClient], Awaitable[T]],
+        through: Callable[[ObjectReader], Awaitable[T]],
+    ) -> list[Way[T]]:
+        ways: list[Way[T]] = []
+        if self._direct:
+            ways.append(partial(direct, self._direct))
+        if self._api:
+            ways.append(partial(through, self._api))
+        return ways
 
-    async def _answer(self, path: str, most: int, what: str) -> bytes:
-        """Return the same as the bytes received."""
-        if self._direct is None:
-            raise Unconfigured(f"{what} cannot be read from the kubelet: the node's address is not known")
-        status, body = await self._direct.request("GET", path, most=most)
-        if status != HTTPStatus.OK:
-            error = _REFUSALS.get(status, Unreachable)
-            reason = cut(body.decode(errors="replace").strip(), _SHOWN)
-            raise error(f"the kubelet answered {status} for {what} ({reason or 'no reason given'})")
-        return body
 
-    @property
-    def _reader(self) -> ObjectReader:
-        if self._api is None:
-            raise Unconfigured("no API server is configured")
-        return self._api
+async def _answer(direct: HttpsClient, path: str, most: int, what: str) -> bytes:
+    """Return what the kubelet itself serves at `path`."""
+    status, body = await direct.request("GET", path, most=most)
+    if status != HTTPStatus.OK:
+        error = _REFUSALS.get(status, Unreachable)
+        reason = cut(body.decode(errors="replace").strip(), _SHOWN)
+        raise error(f"the kubelet answered {status} for {what} ({reason or 'no reason given'})")
+    return body
 
 
 # Annotations of pods as a kubelet lists them, and of mirror pods in the API server (types/pod_update.go).
@@ -208,18 +205,14 @@ def _pods(body: bytes) -> tuple[KubeletPod, ...]:
     try:
         for name, value in members(body):
             if name == ITEMS and value is not None:
-                pods.append(_read_pod(len(pods), value))
+                part = Part(value, f"items[{len(pods)}]")
+                pods.append(_sensible(part, _pod(part), _PODS))
             kind = value if name == "kind" else kind
     except NoList as error:
         raise Unreachable(f"{_PODS} is invalid: {error}") from error
     if kind != "PodList":
         raise Unreachable(f"{_PODS} is invalid: kind: must be PodList")
     return tuple(pods)
-
-
-def _read_pod(at: int, item: object) -> KubeletPod:
-    part = Part(item, f"items[{at}]")
-    return _sensible(part, _pod(part), _PODS)
 
 
 def _pod(part: Part) -> KubeletPod:
@@ -231,7 +224,8 @@ def _pod(part: Part) -> KubeletPod:
         name=metadata["name"].required_text(),
         phase=part["status"]["phase"].text(),
         deleted=metadata["deletionTimestamp"].value is not None,
-        static=_is_static(annotations),
+        # It comes from a file of its node, or is the mirror pod of such a pod in the API server.
+        static=annotations.get(_SOURCE, _API) != _API or _MIRROR in annotations,
         init_containers=tuple(each["name"].text() for each in containers if _keeps(each)),
         asking=tuple(_asking(part)),
         created=metadata["creationTimestamp"].time(),
@@ -243,8 +237,8 @@ def _asking(pod: Part) -> Iterator[AskingContainer]:
     spec = pod["spec"]
     # Containers share the resources that a pod requests as a whole; devices are still allocated to each one.
     each_its_own = not spec["resources"].value
-    guaranteed = each_its_own and pod["status"]["qosClass"].text() == _GUARANTEED
-    sidecars = (each for each in spec["initContainers"].objects() if _stays(each))
+    guaranteed = each_its_own and pod["status"]["qosClass"].text() == "Guaranteed"
+    sidecars = (each for each in spec["initContainers"].objects() if _is_sidecar(each))
     for container in (*sidecars, *spec["containers"].objects()):
         limits = _amounts(container["resources"]["limits"])
         yield AskingContainer(
@@ -255,16 +249,11 @@ def _asking(pod: Part) -> Iterator[AskingContainer]:
         )
 
 
-def _is_static(annotations: Mapping[str, str]) -> bool:
-    """Return whether the pod comes from a file of its node; the API server has a mirror pod of it."""
-    return annotations.get(_SOURCE, _API) != _API or _MIRROR in annotations
-
-
-def _keeps(container: Part) -> bool:
+def _keeps(init_container: Part) -> bool:
     """Return whether a container ends but may keep exclusive resources: whole CPUs, or devices."""
-    if _stays(container):
+    if _is_sidecar(init_container):
         return False
-    limits, requests = (_amounts(container["resources"][each]) for each in ("limits", "requests"))
+    limits, requests = (_amounts(init_container["resources"][each]) for each in ("limits", "requests"))
     cpus = limits.get(CPU, 0)
     exclusive = _whole(cpus) and requests.get(CPU, cpus) == cpus
     return exclusive or any(amount and kind(name) is Kind.DEVICE for name, amount in limits.items())
@@ -276,8 +265,7 @@ def _amounts(listed: Part) -> Mapping[str, int]:
     return {name: amount for name, amount in amounts if amount is not None}
 
 
-def _stays(init_container: Part) -> bool:
-    """Return whether it is a sidecar container."""
+def _is_sidecar(init_container: Part) -> bool:
     return init_container["restartPolicy"].value == "Always"
 
 

@@ -9,13 +9,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from numalign.runtime.metrics import PREFIX
 
 
-class ObservationResult(StrEnum):
-    """The result of an observation."""
-
-    SEEN = "seen"
-    FAILED = "failed"
-
-
 class WriteResult(StrEnum):
     """The result of writing a topology: all of it, its annotations alone, or nothing."""
 
@@ -71,20 +64,20 @@ class AgentMetrics:
             "1 while another exporter writes the zones of this node, else 0.",
             registry=registry,
         )
-        for observation in ObservationResult:
-            self._observations.labels(observation)
+        for result in ("seen", "failed"):
+            self._observations.labels(result)
         for write in WriteResult:
             self._writes.labels(write)
 
     def observed(self, *, left_out: int) -> None:
         """Count a complete observation, which leaves out this many pods."""
         self._observed_at = self._clock()
-        self._observations.labels(ObservationResult.SEEN).inc()
+        self._observations.labels("seen").inc()
         self._left_out.set(left_out)
 
     def observation_failed(self) -> None:
         """Count a failed observation."""
-        self._observations.labels(ObservationResult.FAILED).inc()
+        self._observations.labels("failed").inc()
 
     def wrote(self, result: WriteResult) -> None:
         """Count an attempt to write the topology, by result."""

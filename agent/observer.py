@@ -127,7 +127,14 @@ class Observer:
         if self._socket_stamps() != socket:
             raise Unobserved("the kubelet restarted during the observation")
         seen = Observation(static.hardware, static.kubelet, allocatable, listed, pods, recorded)
-        self._check_started(seen)
+        if self._start is not None:
+            missing = self._start.seen(seen)
+            now = self._clock()
+            self._first_answer = now if self._first_answer is None else self._first_answer
+            if (lacking := missing.lacking(seen)) and now < self._first_answer + START_SECONDS:
+                self._start = missing.after(seen)
+                raise Unobserved(lacking)
+            self._start = None
         self._known = from_the_api_server(seen)
         return seen
 
@@ -135,22 +142,22 @@ class Observer:
         """Return the stamp of the socket; a different one belongs to a restarted kubelet."""
         now = stamps((self._paths.socket,))
         if now != self._socket:
-            starting = self._known is not None or _may_be_starting(now)
+            made = (stamp.modified_ns for stamp in now if stamp.modified_ns is not None)
+            young = all(time.time() < nanoseconds / 1e9 + YOUNG_SECONDS for nanoseconds in made)
             self._socket, self._first_answer = now, None
-            self._start = Start(self._known) if starting else None
+            self._start = Start(self._known) if self._known is not None or young else None
         return now
 
     async def _static_facts(self, socket: tuple[Stamp, ...]) -> _Static:
         """Return what does not change, read again if it is due or if the kubelet has restarted."""
-        before = self._static
-        same = before is not None and before.socket == socket
-        if before is not None and same and self._clock() < before.until:
+        before = self._static if self._static and self._static.socket == socket else None
+        if before and self._clock() < before.until:
             return before
         try:
             machine = await asyncio.to_thread(hardware, self._paths.sysfs)
             configuration = await self._kubelet.configuration()
         except ClusterError as error:
-            if before is None or not same:
+            if before is None:
                 raise
             # The kubelet still runs with the configuration with which it started.
             self._log.info("kubelet_config.kept", error=error)
@@ -181,21 +188,3 @@ class Observer:
             return None
         self._unread = ""
         return read
-
-    def _check_started(self, seen: Observation) -> None:
-        """Raise `Unobserved` while a kubelet that has just started does not know everything."""
-        if self._start is None:
-            return
-        missing = self._start.seen(seen)
-        now = self._clock()
-        self._first_answer = now if self._first_answer is None else self._first_answer
-        if (lacking := missing.lacking(seen)) and now < self._first_answer + START_SECONDS:
-            self._start = missing.after(seen)
-            raise Unobserved(lacking)
-        self._start = None
-
-
-def _may_be_starting(socket: tuple[Stamp, ...]) -> bool:
-    """Return whether the kubelet may have created this socket just now."""
-    made = (stamp.modified_ns for stamp in socket if stamp.modified_ns is not None)
-    return all(time.time() < nanoseconds / 1e9 + YOUNG_SECONDS for nanoseconds in made)

@@ -14,7 +14,7 @@ from typing import Any
 
 from agent.amounts import AmountRow, SeenDevices, held_by, places, zone_amounts, zone_cpus, zone_name
 from agent.identities import KeptPod, identified
-from agent.observation import Observation
+from agent.observation import Hardware, Observation
 from numalign.kube.decode import fingerprints, kubelet_reports
 from numalign.kube.decode.fingerprints import Method
 from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS, BadReport, ObservedPlacement
@@ -63,15 +63,28 @@ def report(observation: Observation, before: SeenDevices) -> tuple[NodeReport, S
     cpus = zone_cpus(observation.hardware)
     placements = {pod.pod.uid: (pod, held_by(pod, cpus, seen)) for pod in pods if pod.pod is not None}
     observed = {uid: ObservedPlacement(held, pod.cpus) for uid, (pod, held) in placements.items()}
-    machine = _machine(observation, seen)
-    mistakes: list[Mistake] = []
+    hardware, allocatable = observation.hardware, observation.allocatable.cpus
+    machine = DescribedMachine(
+        _banks(observation),
+        hardware.cores,
+        # Without a CPU manager no CPU is reported as allocatable, and none is reserved.
+        reserved=union(core.threads for core in hardware.cores) & ~allocatable if allocatable else None,
+        devices=tuple(places(seen).items()),
+    )
     writers: Mapping[str, Callable[[], str]] = {
         MACHINE: lambda: kubelet_reports.write_machine(machine, dict(observation.kubelet)),
         PLACEMENTS: lambda: kubelet_reports.write_placements(observed),
     }
-    annotations = {annotation: _text(annotation, write, mistakes) for annotation, write in writers.items()}
+    annotations = dict[str, str | None]()
+    mistakes: list[Mistake] = []
+    for annotation, write in writers.items():
+        try:
+            annotations[annotation] = write()
+        except BadReport as error:
+            annotations[annotation] = None
+            mistakes.extend(mistake.under(annotation) for mistake in error.mistakes)
     made = NodeReport(
-        [*_zones(observation, zone_amounts(observation, pods, seen))],
+        _zones(hardware, zone_amounts(observation, pods, seen)),
         [{"name": name, "value": value} for name, value in _attributes(observation, pods)],
         annotations,
         tuple(
@@ -96,27 +109,6 @@ def document(node: str, report: NodeReport) -> JsonObject:
     }
 
 
-def _text(annotation: str, write: Callable[[], str], mistakes: list[Mistake]) -> str | None:
-    """Return an annotation, or None after adding the reasons to `mistakes`."""
-    try:
-        return write()
-    except BadReport as error:
-        mistakes.extend(mistake.under(annotation) for mistake in error.mistakes)
-        return None
-
-
-def _machine(observation: Observation, seen: SeenDevices) -> DescribedMachine:
-    hardware, allocatable = observation.hardware, observation.allocatable.cpus
-    every = union(core.threads for core in hardware.cores)
-    return DescribedMachine(
-        _banks(observation),
-        hardware.cores,
-        # Without a CPU manager no CPU is reported as allocatable, and none is reserved.
-        reserved=every & ~allocatable if allocatable else None,
-        devices=tuple(places(seen).items()),
-    )
-
-
 def _banks(observation: Observation) -> tuple[ZoneMemory, ...]:
     """
     Return the memory of each zone, with the hugepages that it had when the kubelet started.
@@ -137,51 +129,36 @@ def _banks(observation: Observation) -> tuple[ZoneMemory, ...]:
     )
 
 
-def _zones(
-    observation: Observation, amounts: Mapping[ZoneId, Mapping[str, AmountRow]]
-) -> Iterator[JsonObject]:
-    zones = [bank.zone for bank in observation.hardware.banks]
-    for bank in observation.hardware.banks:
-        yield {
-            "name": zone_name(bank.zone),
-            "type": "Node",
-            **_costs(bank, zones),
-            "resources": [
-                {"name": name, **_quantities(name, row)} for name, row in amounts[bank.zone].items()
-            ],
-        }
-
-
-def _quantities(name: str, row: AmountRow) -> dict[str, str]:
-    return {field: render(name, amount) for field, amount in zip(AMOUNTS, row, strict=True)}
-
-
-def _costs(bank: ZoneMemory, zones: list[ZoneId]) -> JsonObject:
-    """Return the distances to all zones, if the kernel reports them."""
-    if not bank.distances:
-        return {}
-    pairs = zip(zones, bank.distances, strict=True)
-    return {"costs": [{"name": zone_name(zone), "value": distance} for zone, distance in pairs]}
-
-
-_POLICY, _SCOPE, _OPTIONS = "topologyManagerPolicy", "topologyManagerScope", "topologyManagerPolicyOptions"
+def _zones(hardware: Hardware, amounts: Mapping[ZoneId, Mapping[str, AmountRow]]) -> list[JsonObject]:
+    names = [zone_name(bank.zone) for bank in hardware.banks]
+    zones: list[JsonObject] = []
+    for name, bank in zip(names, hardware.banks, strict=True):
+        zone: JsonObject = {"name": name, "type": "Node"}
+        # The kernel may report no distances.
+        if bank.distances:
+            pairs = zip(names, bank.distances, strict=True)
+            zone["costs"] = [{"name": other, "value": distance} for other, distance in pairs]
+        zone["resources"] = [
+            {"name": resource}
+            | {field: render(resource, amount) for field, amount in zip(AMOUNTS, row, strict=True)}
+            for resource, row in amounts[bank.zone].items()
+        ]
+        zones.append(zone)
+    return zones
 
 
 def _attributes(observation: Observation, pods: tuple[KeptPod, ...]) -> Iterator[tuple[str, str]]:
     """Yield how the kubelet aligns, in its own terms, and which pods the amounts account for."""
-    for name in (_POLICY, _SCOPE):
+    for name in ("topologyManagerPolicy", "topologyManagerScope"):
         if value := observation.kubelet.get(name):
             yield name, str(value)
-    options = observation.kubelet.get(_OPTIONS)
+    options = observation.kubelet.get("topologyManagerPolicyOptions")
     for option, value in sorted(options.items()) if isinstance(options, Mapping) else ():
-        yield f"topologyManagerOption{_camel(option)}", str(value)
+        # `prefer-closest-numa-nodes` as `PreferClosestNumaNodes`.
+        camel = re.sub(r"(?:^|-)([a-z0-9]?)", lambda match: match[1].upper(), option)
+        yield f"topologyManagerOption{camel}", str(value)
         if option == MAX_ZONES:
             yield "topologyManagerMaxNUMANodes", str(value)
     names = ((pod.listed.namespace, pod.listed.name) for pod in pods)
     yield "nodeTopologyPodsFingerprint", fingerprints.fingerprint(names)
     yield "nodeTopologyPodsFingerprintMethod", str(Method.ALL)
-
-
-def _camel(option: str) -> str:
-    """Return `prefer-closest-numa-nodes` as `PreferClosestNumaNodes`."""
-    return re.sub(r"(?:^|-)([a-z0-9]?)", lambda match: match[1].upper(), option)

@@ -14,7 +14,7 @@ not waited for once the kubelet lists a younger pod, or knows the pod and then d
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agent.observation import Allocatable, Checkpoints, KubeletPod, Observation
+from agent.observation import Checkpoints, KubeletPod, Observation
 from numalign.ledger.model import PodName
 from numalign.model.bitset import union
 from numalign.model.machine import CpuSet
@@ -40,15 +40,27 @@ class Start:
 
     def seen(self, observation: Observation) -> "Start":
         """Return what an observation lacks."""
-        expected = _first(observation) if self.pods is None else self
-        return Start(
-            _missing(expected.pods or {}, observation), expected.holders & _unknown_holders(observation)
+        known = _holders(observation.checkpoints)
+        pods, holders = self.pods, self.holders
+        if pods is None:
+            # No kubelet was observed before: running pods are expected, and those with CPUs.
+            pods = _created(pod for pod in observation.pods if pod.phase == _RUNNING and not pod.deleted)
+            holders = frozenset(known)
+        # The API server and the checkpoint have different UIDs for a static pod: its CPUs are listed.
+        uids = {pod.uid for pod in observation.pods}
+        listed = union(
+            union(container.cpus for container in pod.containers) | pod.cpus for pod in observation.listed
         )
+        unknown = {uid for uid, cpus in known.items() if uid not in uids and not cpus & listed}
+        return Start(_missing(pods, observation), holders & unknown)
 
     def lacking(self, observation: Observation) -> str:
         """Return why an observation that lacks this is too early; "" if it is not."""
-        if manager := _not_running(observation.kubelet, observation.allocatable):
-            return manager
+        kubelet, allocatable = observation.kubelet, observation.allocatable
+        if kubelet.get("cpuManagerPolicy") == "static" and not allocatable.cpus:
+            return "the kubelet's CPU manager has no CPUs yet"
+        if kubelet.get("memoryManagerPolicy") == "Static" and not allocatable.memory:
+            return "the kubelet's memory manager has no memory yet"
         return "the kubelet does not list its pods yet" if self.pods or self.holders else ""
 
     def after(self, observation: Observation) -> "Start":
@@ -64,12 +76,6 @@ def from_the_api_server(observation: Observation) -> CreationTimes:
     return _created(pod for pod in observation.pods if _name(pod) in names and pod.phase not in _ENDED)
 
 
-def _first(observation: Observation) -> Start:
-    """Return what is expected if no kubelet was observed before: running pods, and those with CPUs."""
-    running = (pod for pod in observation.pods if pod.phase == _RUNNING and not pod.deleted)
-    return Start(_created(running), frozenset(_holders(observation.checkpoints)))
-
-
 def _missing(expected: CreationTimes, observation: Observation) -> CreationTimes:
     names = _names(observation)
     alive = {_name(pod) for pod in observation.pods if pod.phase not in _ENDED}
@@ -83,35 +89,12 @@ def _missing(expected: CreationTimes, observation: Observation) -> CreationTimes
     }
 
 
-def _unknown_holders(observation: Observation) -> frozenset[str]:
-    """
-    Return the UIDs in the checkpoint of which there is no pod, and whose CPUs no listed pod has.
-
-    The API server and the checkpoint have different UIDs for a static pod.
-    """
-    uids = {pod.uid for pod in observation.pods}
-    listed = union(
-        union(container.cpus for container in pod.containers) | pod.cpus for pod in observation.listed
-    )
-    holders = _holders(observation.checkpoints)
-    return frozenset(uid for uid, cpus in holders.items() if uid not in uids and not cpus & listed)
-
-
 def _holders(checkpoints: Checkpoints | None) -> Mapping[str, CpuSet]:
     """Return the CPUs of pods by UID."""
     if checkpoints is None:
         return {}
     containers = {uid: union(each.values()) for uid, each in checkpoints.cpus.items()}
     return {uid: cpus for uid, cpus in {**containers, **checkpoints.pod_cpus}.items() if cpus}
-
-
-def _not_running(kubelet: Mapping[str, object], allocatable: Allocatable) -> str:
-    """Return which allocating manager has nothing allocatable; "" if all run."""
-    if kubelet.get("cpuManagerPolicy") == "static" and not allocatable.cpus:
-        return "the kubelet's CPU manager has no CPUs yet"
-    if kubelet.get("memoryManagerPolicy") == "Static" and not allocatable.memory:
-        return "the kubelet's memory manager has no memory yet"
-    return ""
 
 
 def _created(pods: Iterable[KubeletPod]) -> CreationTimes:

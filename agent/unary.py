@@ -7,7 +7,6 @@ before a message, and a status after it (PROTOCOL-HTTP2.md of grpc/grpc).
 """
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from struct import Struct
@@ -47,8 +46,6 @@ _BESIDE = 2**20
 _LONGEST_REASON = 500
 _HTTP_OK = b"200"
 
-Headers = Iterable[tuple[bytes | str, bytes | str]]
-
 
 class CallRefused(ClusterError):
     """Raised when a call is answered with a status that is not OK."""
@@ -77,30 +74,15 @@ async def call(
         async with asyncio.timeout(within):
             reader, writer = await asyncio.open_unix_connection(str(socket))
             with closing(writer):
-                return await _exchange(reader, writer, _Exchange(method, message, most))
+                return await _Exchange(method, message, most).run(reader, writer)
     except TimeoutError as error:
         raise Unreachable(f"{what}: no answer within {within:g} s") from error
     except (OSError, ProtocolError, ValueError) as error:
         raise Unreachable(f"{what}: {cut(str(error), _LONGEST_REASON) or type(error).__name__}") from error
 
 
-async def _exchange(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: "_Exchange"
-) -> bytes:
-    """Transfer bytes until the response is complete; raise `CallRefused`, and the causes of `Unreachable`."""
-    while not exchange.ended:
-        # Do not wait for the write: it is never more than was read, and the server may be gone although its
-        # response is here.
-        writer.write(exchange.to_send())
-        received = await reader.read(_PIECE)
-        if not received:
-            raise ValueError("the connection was closed before the answer was complete")
-        exchange.receive(received)
-    return exchange.answer()
-
-
 class _Exchange:
-    """One call, as bytes to send and bytes received; without a socket."""
+    """One call on a connection of its own."""
 
     def __init__(self, method: str, message: bytes, most: int) -> None:
         self._method, self._most = method, most
@@ -110,37 +92,50 @@ class _Exchange:
         self._http.local_settings = Settings(client=True, initial_values=window)
         self._http.initiate_connection()
         self._http.increment_flow_control_window(most + _PREFIX.size)
-        self._stream = self._http.get_next_available_stream_id()
-        self._http.send_headers(self._stream, _request_headers(method))
-        self._http.send_data(self._stream, _PREFIX.pack(0, len(message)) + message, end_stream=True)
+        stream = self._http.get_next_available_stream_id()
+        headers = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", method),
+            (":authority", "localhost"),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+            ("user-agent", "numalign-agent"),
+        ]
+        self._http.send_headers(stream, headers)
+        self._http.send_data(stream, _PREFIX.pack(0, len(message)) + message, end_stream=True)
         self._left = most + _PREFIX.size + _BESIDE
         self._headers: dict[bytes, bytes] = {}
         self._body = bytearray()
-        self.ended = False
+        self._ended = False
 
-    def to_send(self) -> bytes:
-        """Return what is to be sent now; may be empty."""
-        return self._http.data_to_send()
-
-    def receive(self, received: bytes) -> None:
-        """Process received bytes; raise `ProtocolError`, and `ValueError` for an invalid response."""
-        self._left -= len(received)
-        if self._left < 0:
-            raise ValueError(f"the answer is longer than {self._most} bytes")
-        for event in self._http.receive_data(received):
-            # Ignore what follows the end.
-            if not self.ended:
-                self._take(event)
+    async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        """Return the message of the response; raise `CallRefused`, and the causes of `Unreachable`."""
+        while not self._ended:
+            # Do not wait for the write: it is never more than was read, and the server may be gone although
+            # its response is here.
+            writer.write(self._http.data_to_send())
+            received = await reader.read(_PIECE)
+            if not received:
+                raise ValueError("the connection was closed before the answer was complete")
+            self._left -= len(received)
+            if self._left < 0:
+                raise ValueError(f"the answer is longer than {self._most} bytes")
+            for event in self._http.receive_data(received):
+                # Ignore what follows the end.
+                if not self._ended:
+                    self._take(event)
+        return self._message()
 
     def _take(self, event: Event) -> None:
         match event:
             case ResponseReceived(headers=headers) | TrailersReceived(headers=headers) if headers:
-                self._headers.update(_bytes_of(headers))
+                self._headers.update({_raw(name): _raw(value) for name, value in headers})
             case DataReceived(data=data) if data:
                 self._body += data
                 self._check_length()
             case StreamEnded():
-                self.ended = True
+                self._ended = True
             case StreamReset(error_code=code):
                 raise ValueError(f"the call was reset with error {code}")
             # Without an error code, the server may still answer earlier requests.
@@ -158,8 +153,7 @@ class _Exchange:
         if len(self._body) > length + _PREFIX.size:
             raise ValueError("the answer has more than one message")
 
-    def answer(self) -> bytes:
-        """Return the message received; raise `CallRefused`, and `ValueError` if there is none."""
+    def _message(self) -> bytes:
         if (http := self._headers.get(b":status")) != _HTTP_OK:
             raise ValueError(f"it answered with HTTP status {_shown(http or b'none')}")
         status = self._headers.get(b"grpc-status", b"")
@@ -175,22 +169,6 @@ class _Exchange:
         ):
             raise ValueError("the answer ended before its message was complete")
         return bytes(self._body[_PREFIX.size :])
-
-
-def _request_headers(method: str) -> list[tuple[str, str]]:
-    return [
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":path", method),
-        (":authority", "localhost"),
-        ("te", "trailers"),
-        ("content-type", "application/grpc"),
-        ("user-agent", "numalign-agent"),
-    ]
-
-
-def _bytes_of(headers: Headers) -> dict[bytes, bytes]:
-    return {_raw(name): _raw(value) for name, value in headers}
 
 
 def _raw(text: bytes | str) -> bytes:
