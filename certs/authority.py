@@ -10,7 +10,6 @@ strict checks (key identifiers, key usage, a critical basic constraint), as clie
     └── BadOrder    names or days for which nothing can be issued
 """
 
-import ipaddress
 import os
 import re
 import tempfile
@@ -87,13 +86,17 @@ def issue(*, names: Sequence[str], days: int, now: datetime) -> Pair:
         .sign(ca_key, hashes.SHA256())
     )
     identifier = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    alternatives = [
+        x509.IPAddress(address) if (address := certificate.address(name)) else x509.DNSName(name)
+        for name in names
+    ]
     signer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
     served = (
         _certificate("numalign", key.public_key(), issuer=ca_name, now=now, until=until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(map(_general_name, names)), critical=False)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(signer, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
@@ -137,20 +140,8 @@ def wrong_names(names: Sequence[str]) -> Iterator[Mistake]:
         yield Mistake("names", "is empty: clients verify the name or address they call")
     for name in names:
         is_dns_name = len(name) <= _LONGEST_DNS_NAME and _DNS_NAME.fullmatch(name) is not None
-        if not is_dns_name and not _address(name):
+        if not is_dns_name and not certificate.address(name):
             yield Mistake("names", f"{name!r} is neither a DNS name nor an IP address")
-
-
-def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(name)
-    except ValueError:
-        return None
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    address = _address(name)
-    return x509.IPAddress(address) if address else x509.DNSName(name)
 
 
 def _certificate(

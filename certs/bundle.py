@@ -31,6 +31,10 @@ class WebhookConfiguration:
     raw: object = None
     error: ClusterError | None = None
 
+    def __str__(self) -> str:
+        """Return its name in errors."""
+        return f"{self.kind} {self.name}"
+
     @property
     def path(self) -> str:
         """Return the path of the object."""
@@ -52,7 +56,7 @@ class WebhookConfiguration:
         if self.injected:
             wanted = set(_certificates(bundle))
             return all(wanted <= set(_certificates(_bytes(text))) for _, text in self._webhooks())
-        return not self._without(bundle)
+        return not self.without(bundle)
 
     def problem(self, bundle: bytes) -> str | None:
         """Return why it does not have the bundle; None if it does."""
@@ -66,33 +70,11 @@ class WebhookConfiguration:
             return str(self.error)
         trusted = ((name, tuple(_certificates(_bytes(text)))) for name, text in self._webhooks())
         without = [name for name, roots in trusted if certificate.root(chain, roots) is None]
-        return (
-            f"the caBundle of {', '.join(without)} does not contain the certificate's CA" if without else None
-        )
+        names = ", ".join(without)
+        return f"the caBundle of {names} does not contain the certificate's CA" if without else None
 
-    async def read(self, api: Api) -> "WebhookConfiguration":
-        """Return the current configuration, or its error."""
-        return await self._answered(api.get(self.path, what=f"{self.kind} {self.name}"))
-
-    async def publish(self, api: Api, bundle: bytes) -> "WebhookConfiguration":
-        """Patch the bundle in if it is missing and ours; raise `Conflict`, keep any other error."""
-        if self.error or self.injected or self.carries(bundle):
-            return self
-        config = {"caBundle": base64.b64encode(bundle).decode()}
-        webhooks = [{"name": name, "clientConfig": config} for name in self._without(bundle)]
-        patch = {"metadata": {"resourceVersion": self.version}, "webhooks": webhooks}
-        what = f"{self.kind} {self.name}"
-        return await self._answered(api.patch(self.path, patch, how=Patch.STRATEGIC, what=what))
-
-    async def _answered(self, answer: Awaitable[object]) -> "WebhookConfiguration":
-        try:
-            return replace(self, raw=await answer)
-        except Conflict:
-            raise
-        except ClusterError as error:
-            return replace(self, error=error)
-
-    def _without(self, bundle: bytes) -> list[str]:
+    def without(self, bundle: bytes) -> list[str]:
+        """Return the names of its webhooks that do not have exactly this bundle."""
         wanted = base64.b64encode(bundle).decode()
         return [name for name, text in self._webhooks() if text != wanted]
 
@@ -103,7 +85,10 @@ class WebhookConfiguration:
 
 async def read(api: Api, name: str) -> tuple[WebhookConfiguration, ...]:
     """Return both current configurations of that name; each has its error if it cannot be read."""
-    return tuple(await asyncio.gather(*(WebhookConfiguration(kind, name).read(api) for kind in KINDS)))
+    both = [WebhookConfiguration(kind, name) for kind in KINDS]
+    return tuple(
+        await asyncio.gather(*(_answered(each, api.get(each.path, what=str(each))) for each in both))
+    )
 
 
 async def publish(
@@ -115,7 +100,26 @@ async def publish(
     Those that are missing, or managed by cert-manager, are left alone; one that cannot be changed has its
     error. Raise `Conflict` if one was changed since it was read: read everything again.
     """
-    return tuple([await configuration.publish(api, bundle) for configuration in configurations])
+    published: list[WebhookConfiguration] = []
+    for each in configurations:
+        if each.error or each.injected or each.carries(bundle):
+            published.append(each)
+            continue
+        config = {"caBundle": base64.b64encode(bundle).decode()}
+        webhooks = [{"name": name, "clientConfig": config} for name in each.without(bundle)]
+        patch = {"metadata": {"resourceVersion": each.version}, "webhooks": webhooks}
+        answer = api.patch(each.path, patch, how=Patch.STRATEGIC, what=str(each))
+        published.append(await _answered(each, answer))
+    return tuple(published)
+
+
+async def _answered(configuration: WebhookConfiguration, answer: Awaitable[object]) -> WebhookConfiguration:
+    try:
+        return replace(configuration, raw=await answer)
+    except Conflict:
+        raise
+    except ClusterError as error:
+        return replace(configuration, error=error)
 
 
 def trusted(configurations: Sequence[WebhookConfiguration], bundle: bytes) -> bool:

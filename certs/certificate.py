@@ -7,7 +7,7 @@ they need is missing.
 """
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from cryptography import x509
@@ -46,7 +46,23 @@ def names(certificate: x509.Certificate) -> tuple[str, ...]:
 def unnamed(certificate: x509.Certificate, wanted: Iterable[str]) -> tuple[str, ...]:
     """Return those of the wanted names for which clients would not accept it."""
     listed = {_plain(name) for name in names(certificate)}
-    return tuple(name for name in wanted if listed.isdisjoint(_accepted(name)))
+    missing = []
+    for name in wanted:
+        accepted = {_plain(name)}
+        if not address(name):
+            # A wildcard stands for the first label.
+            accepted.add(f"*.{name.lower().partition('.')[2]}")
+        if listed.isdisjoint(accepted):
+            missing.append(name)
+    return tuple(missing)
+
+
+def address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return a name as an IP address; None if it is not one."""
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
 
 
 def rotates(certificate: x509.Certificate) -> datetime:
@@ -76,20 +92,6 @@ def _issued(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     return True
 
 
-def _accepted(name: str) -> Iterator[str]:
-    """Yield a name as a certificate may list it: itself, and with a wildcard for its first label."""
-    yield _plain(name)
-    if not _address(name):
-        yield f"*.{name.lower().partition('.')[2]}"
-
-
 def _plain(name: str) -> str:
     """Return a name or an address in the form in which it is compared."""
-    return _address(name) or name.lower()
-
-
-def _address(name: str) -> str | None:
-    try:
-        return str(ipaddress.ip_address(name))
-    except ValueError:
-        return None
+    return str(address(name) or name.lower())

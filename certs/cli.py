@@ -8,21 +8,20 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeVar
 
 import click
 import orjson
 from rich.console import Console
 
-from certs import authority, bundle, inspection, manual_rotation, rotation, secret
+from certs import authority, bundle, inspection, rotation, secret
 from certs.inspection import Report
-from certs.rotator import Rotator
+from certs.rotator import Rotator, begin, follow
 from certs.secret import CA, CERT, KEY, NEXT_CERT, NEXT_KEY, BadSecret, SecretRef, SharedSecret
 from numalign.kube.client import Api, connected
 from numalign.kube.command_line import CommandGroup, Trouble, from_kubeconfig, joined
@@ -125,14 +124,16 @@ def rotate(name: str, configuration: str, settle: float, *, no_wait: bool, clust
 
     async def work(api: Api, namespace: str) -> None:
         ref = SecretRef(namespace, name)
-        plan = await manual_rotation.begin(api, ref, settle=settle, now=utc_now)
+        plan = await begin(api, ref, settle=settle, now=utc_now)
         if no_wait:
             click.echo("staged: the controller does the rest")
             return
         rotator = Rotator(api, ref=ref, configuration=configuration, plan=plan)
-        with _waiting(f"waiting {settle:g} seconds after each step, until all replicas use it"):
+        console = Console(stderr=True)
+        what = f"waiting {settle:g} seconds after each step, until all replicas use it"
+        with console.status(what) if console.is_terminal else nullcontext():
             every = min(2.0, settle / 10)
-            await manual_rotation.follow(rotator, every=every, report=click.echo, sleep=asyncio.sleep)
+            await follow(rotator, every=every, report=click.echo, sleep=asyncio.sleep)
 
     cluster.run(work)
 
@@ -156,7 +157,7 @@ def inspect(
     if (path is None) == (name is None):
         raise click.UsageError("specify either PATH or --secret NAME")
     if path:
-        report = _of_folder(path) if path.is_dir() else _of_file(path)
+        report = _of_path(path)
     else:
         report = _of_secret(
             cluster.run(lambda api, namespace: secret.read(api, SecretRef(namespace, name or "")))
@@ -164,30 +165,28 @@ def inspect(
     if configuration:
         report = report.with_trust(cluster.run(lambda api, _: bundle.read(api, configuration)))
     now = utc_now()
-    _PRINT[output](report, now)
+    if output == "json":
+        click.echo(orjson.dumps(report.to_json(now=now), option=orjson.OPT_INDENT_2))
+    else:
+        _print_text(report, now)
     sys.exit(1 if report.wrong(now=now) else 0)
 
 
-def _of_folder(path: Path) -> Report:
-    files = {
-        file.name: file.read_bytes()
-        for name in (*FILES, NEXT_CERT, NEXT_KEY)
-        if (file := path / name).exists()
-    }
-    if not files:
+def _of_path(path: Path) -> Report:
+    if not path.is_dir():
+        chain = tls.chain(path.read_bytes())
+        if isinstance(chain, str):
+            raise Trouble(f"{path} {chain}")
+        return Report(inspection.of_chain(chain))
+    names = [name for name in (*FILES, NEXT_CERT, NEXT_KEY) if (path / name).exists()]
+    if not names:
         raise Trouble(f"{path} contains none of {', '.join(FILES)}")
+    files = {name: (path / name).read_bytes() for name in names}
     try:
         return Report(inspection.of_state(secret.of_files(files), ours=False))
     except BadSecret as error:
         chain = tls.chain(files.get(CERT, b""))
         return Report(() if isinstance(chain, str) else inspection.of_chain(chain), mistakes=error.mistakes)
-
-
-def _of_file(path: Path) -> Report:
-    chain = tls.chain(path.read_bytes())
-    if isinstance(chain, str):
-        raise Trouble(f"{path} {chain}")
-    return Report(inspection.of_chain(chain))
 
 
 def _of_secret(shared: SharedSecret) -> Report:
@@ -196,17 +195,6 @@ def _of_secret(shared: SharedSecret) -> Report:
     if shared.state is None:
         return Report(mistakes=shared.mistakes or (Mistake(str(shared.ref), "is empty"),))
     return Report(inspection.of_state(shared.state, ours=shared.ours))
-
-
-@contextmanager
-def _waiting(what: str) -> Iterator[None]:
-    """Show on a terminal that something takes a while."""
-    console = Console(stderr=True)
-    if console.is_terminal:
-        with console.status(what):
-            yield
-    else:
-        yield
 
 
 def _print_text(report: Report, now: datetime) -> None:
@@ -218,12 +206,3 @@ def _print_text(report: Report, now: datetime) -> None:
         click.echo(f"{kind}: {problem or 'trusts the certificate'}")
     for mistake in report.wrong(now=now):
         click.echo(f"{click.style('error', fg='red', bold=True)}: {mistake}", err=True)
-
-
-def _print_json(report: Report, now: datetime) -> None:
-    click.echo(orjson.dumps(report.to_json(now=now), option=orjson.OPT_INDENT_2))
-
-
-_PRINT: Mapping[str, Callable[[Report, datetime], None]] = MappingProxyType(
-    {"text": _print_text, "json": _print_json}
-)

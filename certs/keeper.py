@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from certs import bundle, rotation
 from certs.rotation import DAYS, SETTLE_SECONDS, RotationPlan, RotationStep
-from certs.rotator import RotationState, Rotator
+from certs.rotator import Rotator
 from certs.watcher import SecretWatcher
 from numalign.runtime.metrics import PREFIX
 
@@ -72,22 +72,13 @@ class Certificates(SecretWatcher):
 
     async def _check(self) -> None:
         observation = await (self._rotator.reconcile() if self.leading() else self._rotator.observe())
-        self._count(observation)
-        self._report_problems(observation)
-
-    def _count(self, observation: RotationState) -> None:
         for transition in observation.transitions:
             self._steps.labels(transition.step.value).inc()
             self.log.info("certificates.step", step=transition.step.value, secret=str(self.ref))
         shared = observation.secret
-        self._read = self._read or shared.state is not None
-        rotates = shared.state and shared.ours
-        self._rotates.set(
-            rotation.rotates(shared.state).timestamp() if shared.state and rotates else math.nan
-        )
-
-    def _report_problems(self, observation: RotationState) -> None:
-        state, mistakes = observation.secret.state, observation.secret.mistakes
+        state, mistakes = shared.state, shared.mistakes
+        self._read = self._read or state is not None
+        self._rotates.set(rotation.rotates(state).timestamp() if state and shared.ours else math.nan)
         self._awaited = "; ".join(map(str, mistakes)) or "the leader has not created it yet"
         self._report("certificates.refused", mistakes, secret=str(self.ref), errors=mistakes)
         if self.leading():

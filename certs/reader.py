@@ -16,10 +16,6 @@ from certs import authority, certificate, secret
 from certs.authority import Files, Pair
 from certs.watcher import SecretWatcher
 
-START_DAYS = 1
-
-NOT_CREATED = "numalign-controller has not created it yet"
-
 
 def start_pair(folder: Path, *, names: Sequence[str], now: datetime) -> Files:
     """
@@ -27,11 +23,7 @@ def start_pair(folder: Path, *, names: Sequence[str], now: datetime) -> Files:
 
     Raise `BadOrder` for names that cannot be certified, and `OSError`.
     """
-    return authority.write(authority.issue(names=names, days=START_DAYS, now=now), folder)
-
-
-def _nothing() -> None:
-    """Do nothing, for a server that checks the directory often enough."""
+    return authority.write(authority.issue(names=names, days=1, now=now), folder)
 
 
 @dataclass(slots=True)
@@ -45,7 +37,7 @@ class SharedCertificate(SecretWatcher):
 
     _: KW_ONLY
     folder: Path
-    changed: Callable[[], object] = _nothing
+    changed: Callable[[], object] = lambda: None
     _served: Pair | None = field(default=None, init=False)
 
     @property
@@ -59,12 +51,11 @@ class SharedCertificate(SecretWatcher):
         mistakes = shared.mistakes
         if shared.state:
             mistakes = secret.untimely(shared.state.current, now=self.now())
-        self._awaited = "; ".join(map(str, mistakes)) or NOT_CREATED
+        self._awaited = "; ".join(map(str, mistakes)) or "numalign-controller has not created it yet"
         self._report("certificates.refused", mistakes, secret=str(self.ref), errors=mistakes)
-        if shared.state and not mistakes and shared.state.current != self._served:
-            self._serve(shared.state.current)
-
-    def _serve(self, pair: Pair) -> None:
+        if not shared.state or mistakes or shared.state.current == self._served:
+            return
+        pair = shared.state.current
         authority.write(pair, self.folder)
         self._served = pair
         self.changed()

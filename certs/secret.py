@@ -162,17 +162,10 @@ def misnamed(pair: Pair, *, names: Sequence[str]) -> tuple[Mistake, ...]:
     return tuple(Mistake(CERT, f"is not valid for {name}: its names are {listed}") for name in missing)
 
 
-# The form of the Secret.
-
-
 def render(
     state: PairState, *, namespace: str, name: str, before: Mapping[str, Any] = EMPTY
 ) -> dict[str, object]:
-    """
-    Return the v1 Secret with a state, labelled as ours; in place of the one `before`, if there is one.
-
-    The type of a Secret cannot be changed after its creation, so it is kept.
-    """
+    """Return the v1 Secret with a state, labelled as ours; in place of the one `before`, if there is one."""
     metadata = before.get("metadata", {"namespace": namespace, "name": name})
     files = {CA: state.bundle, CERT: state.current.cert_pem, KEY: state.current.key_pem}
     if state.next:
@@ -181,6 +174,7 @@ def render(
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), LABEL: OURS}},
+        # It cannot be changed after the creation.
         "type": before.get("type", "kubernetes.io/tls"),
         "data": {key: base64.b64encode(content).decode() for key, content in files.items()},
     }
@@ -189,7 +183,15 @@ def render(
 def parse(raw: object) -> PairState:
     """Return the state in a v1 Secret; raise `BadSecret` with every mistake."""
     data = Part(raw)["data"]
-    files = {name: content for name, part in data.members() if (content := _decoded(part)) is not None}
+    files = dict[str, bytes]()
+    for name, part in data.members():
+        text = part.text()
+        if part.value is None:
+            continue
+        try:
+            files[name] = base64.b64decode(text, validate=True)
+        except ValueError:
+            part.wrong("is not base64")
     mistakes: list[Mistake] = []
     state = _state(files, mistakes)
     undecoded = {mistake.where for mistake in data.mistakes}
@@ -207,17 +209,6 @@ def of_files(files: Mapping[str, bytes]) -> PairState:
     if state is None or mistakes:
         raise BadSecret(mistakes)
     return state
-
-
-def _decoded(part: Part) -> bytes | None:
-    text = part.text()
-    if part.value is None:
-        return None
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:
-        part.wrong("is not base64")
-        return None
 
 
 def _state(files: Mapping[str, bytes], mistakes: list[Mistake]) -> PairState | None:
@@ -243,10 +234,10 @@ def _pair(
     mistakes: list[Mistake],
 ) -> Pair | None:
     chain = _parse_file(files, cert, tls.chain, mistakes)
-    public = _parse_file(files, key, _public_key, mistakes)
-    if chain is None or public is None:
+    private = _parse_file(files, key, tls.private_key, mistakes)
+    if chain is None or private is None:
         return None
-    if tls.public(chain[0]) != public:
+    if tls.public(chain[0]) != tls.public(private):
         mistakes.append(Mistake(key, f"does not match the certificate in {cert}"))
     root = certificate.root(chain, authorities)
     if root is None:
@@ -254,12 +245,6 @@ def _pair(
             mistakes.append(Mistake(cert, f"is not signed by any authority in {CA}"))
         return None
     return Pair(certificate.as_pem(root), files[cert], files[key])
-
-
-def _public_key(content: bytes) -> bytes | str:
-    """Return the public half of a private key, or what is wrong with its file."""
-    key = tls.private_key(content)
-    return key if isinstance(key, str) else tls.public(key)
 
 
 def _parse_file(

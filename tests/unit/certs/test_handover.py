@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from certs import manual_rotation
+from certs import rotator
 from certs.reader import SharedCertificate, start_pair
 from numalign.runtime import server
 from numalign.runtime.clock import utc_now
@@ -70,7 +70,7 @@ async def test_no_call_fails_during_a_rotation(site: Site, replica: Start) -> No
             await check()
         first = site.state().current
         old = [(await stack.enter_async_context(session(first.ca_pem)), url) for _, url in both]
-        await manual_rotation.begin(site.client, PLACE, settle=60, now=utc_now)
+        await rotator.begin(site.client, PLACE, settle=60, now=utc_now)
         before = site.bundles(VALIDATING)[0]
         for _ in range(10):
             for check in checks:
