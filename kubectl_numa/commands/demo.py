@@ -6,7 +6,7 @@ import click
 
 from kubectl_numa import options
 from kubectl_numa.demo import story
-from kubectl_numa.demo.signals import Stopped, stoppable
+from kubectl_numa.demo.webhook import Stopped, stoppable
 
 
 @click.command(

@@ -4,7 +4,7 @@
 The real webhook runs as a process of its own, and is called over HTTPS as by an API server; nothing here
 decides about a pod. In order:
 
-    patches -> reviews -> webhook -> calls -> tally, bundled -> small, large -> signals, story
+    webhook -> reviews -> small, large -> story
 
 `DATA` holds nine nodes and 22 pods written by hand, events of one node for `kubectl numa replay`, and counts
 of a real GPU cluster, from which `openb` creates nodes and pods.

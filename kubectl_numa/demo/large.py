@@ -8,14 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from kubectl_numa.demo.calls import PodOutcome, Post, admit_all
-from kubectl_numa.demo.tally import OutcomeCounts
+from kubectl_numa.demo.reviews import OutcomeCounts, PodOutcome, Post, admit_all
 from kubectl_numa.lines import TextWriter
 
 AT_ONCE = 32
@@ -25,22 +23,14 @@ STEPS = 10
 CAUSES_SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Reviewed:
-    """The results of all pods, and the duration in seconds."""
-
-    counts: OutcomeCounts
-    seconds: float
-
-
 async def review(
     manifests: Sequence[Mapping[str, Any]],
     post: Post,
     writer: TextWriter,
     *,
     clock: Callable[[], float] = time.monotonic,
-) -> Reviewed:
-    """Have every pod reviewed, and show the progress."""
+) -> tuple[OutcomeCounts, float]:
+    """Have every pod reviewed, and show the progress; return the counts, and the duration in seconds."""
     counts, began = OutcomeCounts(), clock()
     with progress(len(manifests), writer, clock=clock) as advance:
 
@@ -49,7 +39,7 @@ async def review(
             advance()
 
         await admit_all(post, manifests, at_once=AT_ONCE, done=done)
-    return Reviewed(counts, clock() - began)
+    return counts, clock() - began
 
 
 @contextmanager
@@ -73,9 +63,9 @@ def progress(total: int, writer: TextWriter, *, clock: Callable[[], float]) -> I
     yield advance
 
 
-def show(reviewed: Reviewed, writer: TextWriter) -> None:
+def show(counts: OutcomeCounts, seconds: float, writer: TextWriter) -> None:
     """Write the outcomes of the pods, the causes of denials, and the duration."""
-    counts, words = reviewed.counts, reviewed.counts.words
+    words = counts.words
     writer.write("")
     for label, count, style in (
         ("admitted", words["admitted"], "green"),
@@ -87,7 +77,7 @@ def show(reviewed: Reviewed, writer: TextWriter) -> None:
         writer.write(Text.assemble((f"  {label:<12}", style), f"{count:>7,}"))
     _counts("warned, by message (a pod may have several warnings)", counts.warnings, writer)
     _counts("denied, by cause", counts.causes, writer)
-    pods, seconds = words["reviewed"], reviewed.seconds
+    pods = words["reviewed"]
     rate = round(2 * pods / seconds) if seconds else 0
     writer.write(
         "", f"  {2 * pods:,} reviews (mutate, then validate) in {seconds:.1f} s: {rate:,} per second"

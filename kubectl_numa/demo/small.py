@@ -1,13 +1,18 @@
 """
 Part one: a cluster small enough to check by hand, and a pod for each feature.
 
-Every pod is shown with the webhook's decision and with the zones that it would get, and the result is
-compared with the comment above the pod in the bundled file. If there is a difference, it is shown, and the
-demo exits with 1.
+The comment above each pod in the bundled file says what to expect: the words of the outcome, and the nodes
+that the injected affinity excludes. Every pod is shown with the webhook's decision and with the zones that it
+would get, and the result is compared with its comment. If there is a difference, it is shown, and the demo
+exits with 1.
+
+    BadInput
+    └── BadStory    a pod without a comment that says what it shows and what to expect
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,22 +20,72 @@ import yaml
 from rich.text import Text
 
 from kubectl_numa import explanation
-from kubectl_numa.demo.bundled import Story
-from kubectl_numa.demo.calls import PodOutcome, Post, admit
-from kubectl_numa.demo.tally import OutcomeCounts
+from kubectl_numa.demo import DATA
+from kubectl_numa.demo.reviews import OutcomeCounts, PodOutcome, Post, admit
 from kubectl_numa.explanation import Explanation
 from kubectl_numa.lines import TextWriter, amounts, some, zones
 from kubectl_numa.pages import intent_text
-from kubectl_numa.questions import ClusterView, PodDecision
+from kubectl_numa.questions import ClusterView
 from numalign.kube.decode import pods
-from numalign.model.errors import BadInput
+from numalign.model.errors import BadInput, Mistake
 from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import node_class
 from numalign.model.resources import quantities
-from numalign.scheduling.node_explanation import Chance, NodeExplanation
+from numalign.scheduling.node_explanation import Chance
 from numalign.scheduling.scheduler_state import SchedulerState
 
 INDENT = 12
+CLUSTER = "cluster.yaml"
+PODS = "pods.yaml"
+
+_STORY = re.compile(
+    r"^# Shows: (?P<shows>.+?)\n# Expected: (?P<expected>.+?)\n(?!#)", re.DOTALL | re.MULTILINE
+)
+_BRACKETS = re.compile(r"\([^)]*\)")
+_AWAY = re.compile(r"keeps? away from (?P<all>all known nodes except )?(?P<names>.*)")
+
+
+class BadStory(BadInput):
+    """Raised if a bundled pod has no comment that says what it shows and what to expect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One bundled pod: its manifest, what it shows, and what to expect of it."""
+
+    manifest: dict[str, Any]
+    shows: str
+    expected: str
+
+    @property
+    def outcome(self) -> frozenset[str]:
+        """The expected words of the outcome: those before the semicolon."""
+        return frozenset(self.expected.rstrip(".").partition(";")[0].split(", "))
+
+    def keeps_away_from(self, known: Collection[str]) -> frozenset[str]:
+        """Return the nodes that the affinity should exclude, of the `known` nodes."""
+        away = _AWAY.search(_BRACKETS.sub("", self.expected))
+        if not away:
+            return frozenset()
+        named = frozenset(re.findall(r"[a-z0-9-]+", away["names"])) & frozenset(known)
+        return frozenset(known) - named if away["all"] else named
+
+
+def stories(text: str) -> Iterator[Story]:
+    """Yield every pod of a file in the form of the bundled one; raises `BadStory`."""
+    for number, document in enumerate(re.split(r"^---\n", text, flags=re.MULTILINE), start=1):
+        comment = _STORY.search(document)
+        if not comment:
+            message = 'needs a comment "# Shows: ..." followed by "# Expected: ..."'
+            raise BadStory([Mistake(f"{PODS}, document {number}", message)])
+        manifest = yaml.load(document, yaml.CSafeLoader)
+        texts = (" ".join(text.replace("\n#", " ").split()) for text in comment.groups())
+        yield Story(manifest, *texts)
+
+
+def read(name: str) -> str:
+    """Return the text of a bundled file."""
+    return (DATA / name).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +124,14 @@ def compare(story: Story, outcome: PodOutcome, cluster: ClusterView, state: Sche
         pod = pods.pod(story.manifest)
         decided = cluster.decide(story.manifest, name=pod.name, namespace=pod.namespace)
         explained = explanation.explain(decided, cluster, state)
-    return ComparedPod(story, outcome, explained, away, tuple(_differences(story, outcome, away, cluster)))
+    differences = []
+    if outcome.outcome != story.outcome:
+        differences.append(f"the outcome is {words(outcome.outcome)}, not {words(story.outcome)}")
+    expected = story.keeps_away_from({node.name for node in cluster.cluster.nodes})
+    if away != expected:
+        names, wanted = some(sorted(away)) or "no node", some(sorted(expected)) or "none"
+        differences.append(f"it keeps away from {names}, not {wanted}")
+    return ComparedPod(story, outcome, explained, away, tuple(differences))
 
 
 def excluded(outcome: PodOutcome, cluster: ClusterView) -> frozenset[str]:
@@ -102,16 +164,6 @@ def placed_on(manifest: Mapping[str, Any]) -> str | None:
     return name
 
 
-def _differences(
-    story: Story, outcome: PodOutcome, away: frozenset[str], cluster: ClusterView
-) -> Iterator[str]:
-    if outcome.outcome != story.outcome:
-        yield f"the outcome is {words(outcome.outcome)}, not {words(story.outcome)}"
-    expected = story.keeps_away_from({node.name for node in cluster.cluster.nodes})
-    if away != expected:
-        yield f"it keeps away from {some(sorted(away)) or 'no node'}, not {some(sorted(expected)) or 'none'}"
-
-
 def words(outcome: frozenset[str]) -> str:
     """Return an outcome as it is written in the bundled file."""
     return ", ".join(word for word in ("denied", "admitted", "patched", "warned") if word in outcome)
@@ -127,7 +179,12 @@ def _show(pod: ComparedPod, number: str, writer: TextWriter) -> None:
     writer.entry(f"{number:<6}", f"{metadata['namespace']}/{metadata['name']}", indent=6, style="bold")
     entry("shows", pod.story.shows)
     if pod.explained:
-        entry("pod", _asks(pod.explained.pod))
+        asking = pod.explained.pod
+        steps = "; ".join(
+            f"{step.role} {step.container} {amounts(quantities(step.requests)) or 'nothing to pin'}"
+            for step in asking.demand.steps
+        )
+        entry("pod", f"{intent_text(asking)}. {asking.demand.qos}: {steps}")
     entry("verdict", words(outcome.outcome), style=style)
     if outcome.operations and stored is not None:
         # The injected affinity, and the nodes of the classes that it excludes.
@@ -150,14 +207,6 @@ def _show(pod: ComparedPod, number: str, writer: TextWriter) -> None:
     writer.write("")
 
 
-def _asks(pod: PodDecision) -> str:
-    steps = "; ".join(
-        f"{step.role} {step.container} {amounts(quantities(step.requests)) or 'nothing to pin'}"
-        for step in pod.demand.steps
-    )
-    return f"{intent_text(pod)}. {pod.demand.qos}: {steps}"
-
-
 def _zones(pod: ComparedPod) -> Iterator[str]:
     """Yield the zones that an admitted pod would get, in one line for all nodes with the same answer."""
     if pod.explained is None or pod.outcome.stored is None:
@@ -165,12 +214,10 @@ def _zones(pod: ComparedPod) -> Iterator[str]:
     only, alike = placed_on(pod.story.manifest), dict[str, list[str]]()
     for answer in pod.explained.answers:
         if answer.node.name == only or (only is None and answer.chance is not Chance.NEVER):
-            alike.setdefault(_sentence(answer), []).append(answer.node.name)
+            if answer.placement is not None:
+                sentence = f"{zones(answer.placement)} (score {answer.score})"
+            else:
+                sentence = f"{'never' if answer.chance is Chance.NEVER else 'not now'}: {answer.reason}"
+            alike.setdefault(sentence, []).append(answer.node.name)
     for sentence, names in alike.items():
         yield f"{', '.join(names)}: {sentence}"
-
-
-def _sentence(answer: NodeExplanation) -> str:
-    if answer.placement is not None:
-        return f"{zones(answer.placement)} (score {answer.score})"
-    return f"{'never' if answer.chance is Chance.NEVER else 'not now'}: {answer.reason}"

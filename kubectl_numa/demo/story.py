@@ -18,10 +18,9 @@ from rich.rule import Rule
 from certs import authority
 from certs.authority import Files
 from kubectl_numa import moving
-from kubectl_numa.demo import bundled, large, openb, reviews, small, webhook
-from kubectl_numa.demo.bundled import Story
-from kubectl_numa.demo.calls import line_to
-from kubectl_numa.demo.tally import OutcomeCounts
+from kubectl_numa.demo import large, openb, reviews, small, webhook
+from kubectl_numa.demo.reviews import OutcomeCounts, line_to
+from kubectl_numa.demo.small import Story
 from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
@@ -46,8 +45,8 @@ def stage() -> Iterator[DemoFiles]:
     with tempfile.TemporaryDirectory(prefix="numalign-demo-") as name:
         folder = Path(name)
         pair = authority.issue(names=[webhook.HOST, "localhost"], days=1, now=datetime.now(UTC))
-        cluster = folder / bundled.CLUSTER
-        cluster.write_text(bundled.read(bundled.CLUSTER), encoding="utf-8")
+        cluster = folder / small.CLUSTER
+        cluster.write_text(small.read(small.CLUSTER), encoding="utf-8")
         yield DemoFiles(folder, cluster, authority.write(pair, folder))
 
 
@@ -59,7 +58,7 @@ async def play(writer: TextWriter) -> int:
     writer.write("", "Both parts together:")
     if differing:
         writer.write(f"{differing} bundled pods did not have the expected outcome: see EXPECTED above.")
-    writer.write(str(first.plus(second.counts)))
+    writer.write(str(first.plus(second)))
     return differing
 
 
@@ -67,7 +66,18 @@ async def serve(writer: TextWriter, *, port: int) -> None:
     """Keep the webhook running on the bundled cluster until cancelled; raises `WebhookDied`."""
     with stage() as files:
         async with webhook.running(files.cluster, files.pair, port=port) as running:
-            writer.write(*_invitation(files, running.url))
+            stories = _stories()
+            refused = next(story for story in stories if story.manifest["metadata"]["name"] == REFUSED)
+            writer.write(
+                f"The webhook serves the bundled cluster at {running.url} until Ctrl-C. In another terminal:",
+                "",
+                f"# the patch for {stories[0].manifest['metadata']['name']}, in base64",
+                _curl(files, stories[0], f"{running.url}/mutate"),
+                "",
+                f"# why {REFUSED} is denied",
+                _curl(files, refused, f"{running.url}/validate"),
+                "",
+            )
             await running.process.wait()
             raise await running.died("serving")
 
@@ -80,7 +90,7 @@ async def _part_one(files: DemoFiles, writer: TextWriter) -> tuple[OutcomeCounts
         published, hidden = len(cluster.cluster.nodes), len(cluster.cluster.unknown)
         writer.write(
             f"{published + hidden} nodes ({hidden} without topology), {len(stories)} pods:"
-            f" examples/data/{bundled.CLUSTER} and {bundled.PODS}",
+            f" examples/data/{small.CLUSTER} and {small.PODS}",
             f"webhook at {running.url}; each pod is sent to /mutate, and the patched pod to /validate",
             "",
         )
@@ -89,7 +99,7 @@ async def _part_one(files: DemoFiles, writer: TextWriter) -> tuple[OutcomeCounts
     return counts, differing
 
 
-async def _part_two(files: DemoFiles, writer: TextWriter) -> large.Reviewed:
+async def _part_two(files: DemoFiles, writer: TextWriter) -> OutcomeCounts:
     items, pods = openb.cluster(), list(openb.pods())
     path = files.folder / "openb.json"
     path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
@@ -104,30 +114,18 @@ async def _part_two(files: DemoFiles, writer: TextWriter) -> large.Reviewed:
         webhook.running(path, files.pair, "--max-in-flight", "0") as running,
         line_to(running, connections=large.AT_ONCE) as post,
     ):
-        reviewed = await large.review(pods, post, writer)
-    large.show(reviewed, writer)
-    writer.write("", str(reviewed.counts))
-    return reviewed
+        counts, seconds = await large.review(pods, post, writer)
+    large.show(counts, seconds, writer)
+    writer.write("", str(counts))
+    return counts
 
 
 def _stories() -> list[Story]:
-    return list(bundled.stories(bundled.read(bundled.PODS)))
+    return list(small.stories(small.read(small.PODS)))
 
 
 def _title(number: str, words: str, writer: TextWriter) -> None:
     writer.console.print(Rule(f"Part {number}: {words}", align="left", style="dim", characters="-"))
-
-
-def _invitation(files: DemoFiles, url: str) -> Iterator[str]:
-    """Yield the commands to try it, ready to paste into another terminal."""
-    stories = _stories()
-    refused = next(story for story in stories if story.manifest["metadata"]["name"] == REFUSED)
-    yield f"The webhook serves the bundled cluster at {url} until Ctrl-C. In another terminal:"
-    yield from ("", f"# the patch for {stories[0].manifest['metadata']['name']}, in base64")
-    yield _curl(files, stories[0], f"{url}/mutate")
-    yield from ("", f"# why {REFUSED} is denied")
-    yield _curl(files, refused, f"{url}/validate")
-    yield ""
 
 
 def _curl(files: DemoFiles, story: Story, url: str) -> str:

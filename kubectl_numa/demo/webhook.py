@@ -13,13 +13,15 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import DEVNULL
+from typing import Any, TypeVar
 
 import click
 
@@ -34,6 +36,9 @@ START_SECONDS = 60
 END_SECONDS = 5
 DYING_SECONDS = 1
 KEPT_LINES = 5
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+T = TypeVar("T")
 
 
 class WebhookDied(click.ClickException):
@@ -70,12 +75,13 @@ class RunningWebhook:
 async def running(
     snapshot: Path, pair: Files, *arguments: str, port: int = 0
 ) -> AsyncIterator[RunningWebhook]:
-    """Run a webhook on a snapshot, ready for calls; leaving the `async with` ends it.
-
-    Raises `WebhookDied` if it does not start to listen.
-    """
+    """Run a webhook on a snapshot until the context ends; raises `WebhookDied` if it does not listen."""
     process = await asyncio.create_subprocess_exec(
-        *command(snapshot, pair, *arguments, port=port),
+        *(sys.executable, "-P", "-m", program.__name__),
+        *("--snapshot", str(snapshot), "--snapshot-reload-seconds", "0"),
+        *("--bind", HOST, "--port", str(port), "--metrics-port", "0"),
+        *("--tls-cert", str(pair.cert), "--tls-key", str(pair.key), "--tls-reload-seconds", "0"),
+        *("--drain-seconds", "0", *arguments),
         stdin=DEVNULL,
         stderr=PIPE,
         # Ctrl-C is handled here: it must not end the webhook before this process.
@@ -86,22 +92,15 @@ async def running(
     listens = asyncio.Event()
     reader = asyncio.create_task(_follow(webhook, listens))
     try:
-        await _until(listens, webhook, reader)
+        waiting = asyncio.create_task(listens.wait())
+        await asyncio.wait({waiting, reader}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not listens.is_set():
+            raise await webhook.died("starting")
         yield webhook
     finally:
         await _end(process)
         await reader
-
-
-def command(snapshot: Path, pair: Files, *arguments: str, port: int) -> Sequence[str]:
-    """Return the command line of the webhook."""
-    return (
-        *(sys.executable, "-P", "-m", program.__name__),
-        *("--snapshot", str(snapshot), "--snapshot-reload-seconds", "0"),
-        *("--bind", HOST, "--port", str(port), "--metrics-port", "0"),
-        *("--tls-cert", str(pair.cert), "--tls-key", str(pair.key), "--tls-reload-seconds", "0"),
-        *("--drain-seconds", "0", *arguments),
-    )
 
 
 def environment(ours: Mapping[str, str]) -> dict[str, str]:
@@ -124,15 +123,6 @@ async def _follow(webhook: RunningWebhook, listens: asyncio.Event) -> None:
             listens.set()
 
 
-async def _until(listens: asyncio.Event, webhook: RunningWebhook, reader: asyncio.Task[None]) -> None:
-    """Wait until the webhook listens; raises `WebhookDied` if its log ends before, or it takes too long."""
-    waiting = asyncio.create_task(listens.wait())
-    await asyncio.wait({waiting, reader}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if not listens.is_set():
-        raise await webhook.died("starting")
-
-
 async def _end(process: Process) -> None:
     """Terminate a process; kill it if it does not end."""
     for ask in (process.terminate, process.kill):
@@ -140,3 +130,44 @@ async def _end(process: Process) -> None:
             if process.returncode is None:
                 ask()
             await asyncio.wait_for(process.wait(), END_SECONDS)
+
+
+class Stopped(Exception):
+    """Raised when a signal ended the work; everything that was started has ended before."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that a shell reports for a program that a signal ended."""
+        return 128 + self.number
+
+
+async def stoppable(work: Coroutine[Any, Any, T]) -> T:
+    """
+    Return the result of the work; raises `Stopped` once a signal has ended it.
+
+    The first signal cancels the work and ends everything that was started, in order. Further signals are
+    ignored: a second Ctrl-C would leave the webhook running.
+    """
+    task, received = asyncio.create_task(work), list[int]()
+
+    def stop(number: int) -> None:
+        if not received:
+            received.append(number)
+            task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in ENDING:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if received:
+            raise Stopped(received[0]) from None
+        raise
+    finally:
+        for number in ENDING:
+            loop.remove_signal_handler(number)

@@ -87,7 +87,10 @@ MISTAKES: Sequence[Mapping[str, str]] = (
 
 def cluster() -> list[dict[str, Any]]:
     """Return every Namespace, Node and NodeResourceTopology, without running pods: the items of a `List`."""
-    items = [_namespace(name, labels) for name, labels in NAMESPACES.items()]
+    items: list[dict[str, Any]] = []
+    for name, labels in NAMESPACES.items():
+        metadata = {"name": name, "labels": {"kubernetes.io/metadata.name": name, **labels}}
+        items.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     for number, shape in enumerate(node_shapes()):
         kubelets = KUBELETS[shape.model]
         for index in range(shape.count):
@@ -102,11 +105,31 @@ def pods() -> Iterator[dict[str, Any]]:
     """Yield every pod of the trace in the order of the table, each as a manifest of its own."""
     turns = count()
     for number, shape in enumerate(pod_shapes()):
+        shared = shape.gpu_milli < WHOLE_GPU
+        where, memory = namespace(shape), {"memory": f"{shape.memory_mib}Mi"} if shape.memory_mib else {}
         for index in range(shape.count):
-            name = f"shape-{number:03}-{index:04}"
-            squeezed = index >= shape.count - shape.burstable
-            resources = _resources(shape, squeezed=squeezed)
-            yield _pod(shape, name=name, turn=next(turns), resources=resources)
+            devices: dict[str, str] = {}
+            if shape.num_gpu:
+                devices = {GPU_SHARE: str(shape.gpu_milli)} if shared else {GPU: str(shape.num_gpu)}
+            requests = {"cpu": render_millis(shape.cpu_milli), **memory, **devices}
+            burstable = index >= shape.count - shape.burstable
+            resources = {"requests": requests, "limits": devices if burstable else dict(requests)}
+            turn = next(turns)
+            mistake, position = divmod(turn, MISTAKE_EVERY)
+            intents = INTENTS[where]
+            mistaken = position == MISTAKE_EVERY - 1
+            annotations = MISTAKES[mistake % len(MISTAKES)] if mistaken else intents[turn % len(intents)]
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"shape-{number:03}-{index:04}",
+                    "namespace": where,
+                    "labels": {"app": f"shape-{number:03}"},
+                    **({"annotations": dict(annotations)} if annotations else {}),
+                },
+                "spec": {"containers": [{"name": "main", "image": "openb:2023", "resources": resources}]},
+            }
 
 
 def zone_count(shape: NodeShape) -> int:
@@ -124,11 +147,6 @@ def namespace(shape: PodShape) -> str:
     if shape.gpu_milli < WHOLE_GPU:
         return "shared"
     return "training" if shape.num_gpu > 1 else "inference"
-
-
-def _namespace(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    labels = {"kubernetes.io/metadata.name": name, **labels}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def _node(shape: NodeShape, *, name: str) -> dict[str, Any]:
@@ -149,13 +167,38 @@ def _node(shape: NodeShape, *, name: str) -> dict[str, Any]:
 
 
 def _topology(shape: NodeShape, *, name: str, policy: str, scope: str) -> dict[str, Any]:
-    zones = zone_count(shape)
-    shares = zip(
-        _split(shape.cpu_milli // 1000, zones),
-        _split(shape.memory_mib, zones),
-        _split(shape.gpu, zones),
-        strict=True,
+    count = zone_count(shape)
+    cpus, memory, gpus = (
+        _split(total, count) for total in (shape.cpu_milli // 1000, shape.memory_mib, shape.gpu)
     )
+    zones = []
+    for zone in range(count):
+        amounts = (
+            ("cpu", cpus[zone], cpus[zone] - RESERVED_CPUS),
+            ("memory", memory[zone] * MIB, (memory[zone] - RESERVED_MIB) * MIB),
+            (GPU, gpus[zone], gpus[zone]),
+        )
+        # As firmware reports it: 10 in the zone, 12 on the same of two sockets, 21 across.
+        socket = zone * 2 // count
+        near = [12 if other * 2 // count == socket else 21 for other in range(count)]
+        distances = [10 if other == zone else near[other] for other in range(count)]
+        zones.append(
+            {
+                "name": f"node-{zone}",
+                "type": "Node",
+                "costs": [{"name": f"node-{other}", "value": value} for other, value in enumerate(distances)],
+                "resources": [
+                    {
+                        "name": resource,
+                        "capacity": str(capacity),
+                        "allocatable": str(free),
+                        "available": str(free),
+                    }
+                    for resource, capacity, free in amounts
+                    if capacity
+                ],
+            }
+        )
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",
@@ -164,18 +207,7 @@ def _topology(shape: NodeShape, *, name: str, policy: str, scope: str) -> dict[s
             {"name": "topologyManagerPolicy", "value": policy},
             {"name": "topologyManagerScope", "value": scope},
         ],
-        "zones": [
-            {
-                "name": f"node-{zone}",
-                "type": "Node",
-                "costs": [
-                    {"name": f"node-{other}", "value": _distance(zone, other, zones=zones)}
-                    for other in range(zones)
-                ],
-                "resources": _zone_resources(cpus, memory_mib, gpus),
-            }
-            for zone, (cpus, memory_mib, gpus) in enumerate(shares)
-        ],
+        "zones": zones,
     }
 
 
@@ -183,53 +215,3 @@ def _split(total: int, parts: int) -> list[int]:
     """Return even parts of a whole; the remainder goes to the first ones, a piece each."""
     share, over = divmod(total, parts)
     return [share + (part < over) for part in range(parts)]
-
-
-def _distance(zone: int, other: int, *, zones: int) -> int:
-    """Return a distance as firmware reports it: 10 in the zone, 12 on the same of two sockets, 21 across."""
-    if zone == other:
-        return 10
-    return 12 if zone * 2 // zones == other * 2 // zones else 21
-
-
-def _zone_resources(cpus: int, memory_mib: int, gpus: int) -> list[dict[str, str]]:
-    amounts = [
-        ("cpu", cpus, cpus - RESERVED_CPUS),
-        ("memory", memory_mib * MIB, (memory_mib - RESERVED_MIB) * MIB),
-        (GPU, gpus, gpus),
-    ]
-    return [
-        {"name": name, "capacity": str(capacity), "allocatable": str(free), "available": str(free)}
-        for name, capacity, free in amounts
-        if capacity
-    ]
-
-
-def _resources(shape: PodShape, *, squeezed: bool) -> dict[str, Any]:
-    devices: dict[str, str] = {}
-    if shape.num_gpu:
-        shared = shape.gpu_milli < WHOLE_GPU
-        devices = {GPU_SHARE: str(shape.gpu_milli)} if shared else {GPU: str(shape.num_gpu)}
-    memory = {"memory": f"{shape.memory_mib}Mi"} if shape.memory_mib else {}
-    requests = {"cpu": render_millis(shape.cpu_milli), **memory, **devices}
-    return {"requests": requests, "limits": devices if squeezed else dict(requests)}
-
-
-def _annotations(turn: int, intents: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    mistake, position = divmod(turn, MISTAKE_EVERY)
-    mistaken = position == MISTAKE_EVERY - 1
-    return dict(MISTAKES[mistake % len(MISTAKES)] if mistaken else intents[turn % len(intents)])
-
-
-def _pod(shape: PodShape, *, name: str, turn: int, resources: dict[str, Any]) -> dict[str, Any]:
-    where = namespace(shape)
-    metadata = {"name": name, "namespace": where, "labels": {"app": name.rpartition("-")[0]}}
-    annotations = _annotations(turn, INTENTS[where])
-    if annotations:
-        metadata["annotations"] = annotations
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"containers": [{"name": "main", "image": "openb:2023", "resources": resources}]},
-    }

@@ -13,14 +13,11 @@ from itertools import count
 import pytest
 from rich.console import Console
 
-from kubectl_numa.demo import bundled, large, small, story, webhook
-from kubectl_numa.demo.bundled import BadStory, Story
-from kubectl_numa.demo.calls import PodOutcome, admit, line_to
-from kubectl_numa.demo.large import Reviewed
-from kubectl_numa.demo.signals import Stopped, stoppable
+from kubectl_numa.demo import large, small, story, webhook
+from kubectl_numa.demo.reviews import OutcomeCounts, PodOutcome, admit, line_to
+from kubectl_numa.demo.small import BadStory, Story
 from kubectl_numa.demo.story import DemoFiles
-from kubectl_numa.demo.tally import OutcomeCounts
-from kubectl_numa.demo.webhook import WebhookDied
+from kubectl_numa.demo.webhook import Stopped, WebhookDied, stoppable
 from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
@@ -30,7 +27,7 @@ from tests.unit.kubectl_numa.demo.test_demo_reviews import fake
 from tests.unit.kubectl_numa.objects import manifest, state
 from tests.worlds.programs import needs
 
-STORIES = {story.manifest["metadata"]["name"]: story for story in bundled.stories(bundled.read(bundled.PODS))}
+STORIES = {story.manifest["metadata"]["name"]: story for story in small.stories(small.read(small.PODS))}
 
 
 @pytest.fixture
@@ -142,7 +139,7 @@ def test_comment_above_a_pod_is_its_expected_outcome(expected: str, outcome: str
 
 def test_pod_without_a_comment_is_a_mistake() -> None:
     with pytest.raises(BadStory, match=r"pods.yaml, document 2: needs a comment"):
-        list(bundled.stories("# Shows: a.\n# Expected: denied.\nkind: Pod\n---\nkind: Pod\n"))
+        list(small.stories("# Shows: a.\n# Expected: denied.\nkind: Pod\n---\nkind: Pod\n"))
 
 
 # Many pods.
@@ -151,13 +148,13 @@ def test_pod_without_a_comment_is_a_mistake() -> None:
 async def test_pipe_gets_a_line_for_every_tenth(output: TextWriter, file: io.StringIO) -> None:
     pods = [manifest(f"a-{number}", "1", namespace="default") for number in range(40)]
     seconds = count()
-    reviewed = await large.review(pods, fake(), output, clock=lambda: float(next(seconds)))
+    counts, took = await large.review(pods, fake(), output, clock=lambda: float(next(seconds)))
     lines = file.getvalue().splitlines()
     assert lines[0] == "   10%       4 of 40 pods    1.0 s"
     assert lines[-1] == "  100%      40 of 40 pods   10.0 s"
     assert len(lines) == 10
-    assert str(reviewed.counts) == "40 reviewed, 40 admitted (0 patched, 0 warned), 0 denied"
-    assert reviewed.seconds == 12
+    assert str(counts) == "40 reviewed, 40 admitted (0 patched, 0 warned), 0 denied"
+    assert took == 12
 
 
 async def test_terminal_gets_a_bar(file: io.StringIO) -> None:
@@ -172,7 +169,7 @@ def test_summary_lists_outcomes_warnings_and_causes(output: TextWriter, file: io
     tally.words.update(reviewed=1000, admitted=990, untouched=10, patched=980, warned=5, denied=10)
     tally.causes.update({f"cause {number}": 100 - number for number in range(large.CAUSES_SHOWN + 2)})
     tally.warnings.update({"later": 5})
-    large.show(Reviewed(tally, 4.0), output)
+    large.show(tally, 4.0, output)
     shown = file.getvalue()
     assert shown.startswith(
         "\n"

@@ -8,9 +8,17 @@ from typing import Any
 import pytest
 
 from kubectl_numa.demo import reviews
-from kubectl_numa.demo.calls import BadAnswer, PodOutcome, Post, admit, admit_all
-from kubectl_numa.demo.patches import BadPatch, apply
-from kubectl_numa.demo.tally import OutcomeCounts, cause
+from kubectl_numa.demo.reviews import (
+    BadAnswer,
+    BadPatch,
+    OutcomeCounts,
+    PodOutcome,
+    Post,
+    admit,
+    admit_all,
+    apply,
+    cause,
+)
 from tests.unit.kubectl_numa.objects import manifest
 from tests.worlds.notation import table
 
