@@ -57,9 +57,6 @@ class SeenDevices:
             key: existing(zone if zone in known else UNKNOWN_ZONE for zone in placed)
             for key, placed in listed.items()
         }
-        return SeenDevices(MappingProxyType(zones), MappingProxyType(self._most_with(zones)))
-
-    def _most_with(self, zones: Mapping[DeviceKey, frozenset[ZoneId]]) -> Mapping[Place, frozenset[str]]:
         by_place = defaultdict[Place, set[str]](set)
         for (resource, device), placed in zones.items():
             by_place[resource, placed].add(device)
@@ -71,7 +68,9 @@ class SeenDevices:
             stayed = frozenset(each for each in devices if zones.get((resource, each), before) == before)
             if len(stayed) > len(now.get((resource, before), ())):
                 most[resource, before] = stayed
-        return most if sum(map(len, most.values())) <= MOST_SEEN else now
+        if sum(map(len, most.values())) > MOST_SEEN:
+            most = now
+        return SeenDevices(MappingProxyType(zones), MappingProxyType(most))
 
 
 def zone_name(zone: ZoneId) -> str:

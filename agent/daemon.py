@@ -56,9 +56,15 @@ async def run(given: AgentOptions, log: Log, registry: CollectorRegistry) -> int
         if records:
             records.keep(report.pods)
 
+    if given.output is not None:
+        publisher: ReportPublisher = Printer(given.node_name, given.output)
+    elif api is None:
+        raise Unconfigured("there is no API server to write to: set --kubeconfig or --output")
+    else:
+        publisher = Publisher(api, given.node_name, given.publish, log=log, metrics=counted)
     rounds = Rounds(
-        observer(given, api, log),
-        _publisher(given, api, log, counted),
+        observer(given, api, log).observe,
+        publisher,
         Wakeups(watched(given.kubelet_state, given.podresources_socket)),
         Intervals(given.resync_seconds, given.heartbeat_seconds),
         log=log,
@@ -97,16 +103,6 @@ def observer(given: AgentOptions, api: ApiServer | None, log: Log) -> Observer:
     state = given.kubelet_state if given.kubelet_state.is_dir() else None
     kubelet = KubeletApi(given.node_name, direct=direct, api=api, file=given.kubelet_config)
     return Observer(NodePaths(given.podresources_socket, given.sysfs, state), kubelet, log=log)
-
-
-def _publisher(
-    given: AgentOptions, api: ApiServer | None, log: Log, counted: AgentMetrics
-) -> ReportPublisher:
-    if given.output is not None:
-        return Printer(given.node_name, given.output)
-    if api is None:
-        raise Unconfigured("there is no API server to write to: set --kubeconfig or --output")
-    return Publisher(api, given.node_name, given.publish, log=log, metrics=counted)
 
 
 async def _until_stopped(work: list[Coroutine[object, object, object]], log: Log) -> int:

@@ -15,11 +15,9 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeGuard
+from typing import TypeGuard
 
 from agent.observation import LARGEST_ZONE, Hardware
 from numalign.kube.decode.machines import ZoneMemory
@@ -54,35 +52,29 @@ class BadHardware(BadInput):
 
 def hardware(sysfs: Path = SYSFS) -> Hardware:
     """Return the machine under this mount of sysfs; raise `BadHardware` with every mistake."""
-    with _Files(sysfs / _SYSTEM) as files:
+    root = sysfs / _SYSTEM
+    try:
+        fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise BadHardware([Mistake(str(root), f"cannot be opened: {error.strerror}")]) from error
+    try:
+        files = _Files(root, fd)
         read = _Reader(files).hardware()
+    finally:
+        os.close(fd)
     if files.mistakes:
         raise BadHardware(files.mistakes)
     return read
 
 
-class _Files(AbstractContextManager["_Files"]):
-    """Files in a directory, and the mistakes in them."""
+class _Files:
+    """Files in an open directory, and the mistakes in them."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._fd = -1
+    def __init__(self, root: Path, fd: int) -> None:
+        self._root, self._fd = root, fd
         self.mistakes: list[Mistake] = []
 
-    def __enter__(self) -> Self:
-        try:
-            self._fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            raise BadHardware([Mistake(str(self._root), f"cannot be opened: {error.strerror}")]) from error
-        return self
-
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
-        os.close(self._fd)
-
     def wrong(self, path: str, message: str) -> None:
-        """Add a mistake in a file."""
         self.mistakes.append(Mistake(str(self._root / path), message))
 
     def text(self, path: str) -> str:
@@ -192,7 +184,6 @@ class _Reader:
         return Hardware(tuple(sorted(banks, key=lambda bank: bank.zone)), tuple(cores))
 
     def _cpus(self, folder: str) -> Iterator[int]:
-        """Yield the CPUs in a directory that are online."""
         for cpu, name in self._files.folders(folder, _CPU):
             if cpu >= MOST_CPUS:
                 self._files.wrong(

@@ -62,7 +62,7 @@ class Health:
         self._callers.enter(caller)
         try:
             async with asyncio.timeout(CALLER_SECONDS):
-                await self._answered(caller)
+                await self._answer(caller)
         except (TimeoutError, OSError, EOFError, ValueError, asyncio.LimitOverrunError):
             # No valid request in time: no response.
             pass
@@ -70,7 +70,7 @@ class Health:
             self._callers.leave(caller)
             writer.close()
 
-    async def _answered(self, caller: Caller) -> None:
+    async def _answer(self, caller: Caller) -> None:
         head = (await caller.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")
         method, target, _ = first.split(" ")

@@ -13,25 +13,18 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import orjson
 
 from agent import config_file
-from agent.https import HttpsClient
+from agent.https import ApiServer, HttpsClient
 from agent.lists import ITEMS, NoList, members
 from agent.observation import AskingContainer, KubeletPod
 from numalign.kube.decode.kubelet_config import FIELDS
 from numalign.kube.decode.parts import Part
-from numalign.kube.errors import (
-    ClusterError,
-    Forbidden,
-    NotFound,
-    Unauthorized,
-    Unconfigured,
-    Unreachable,
-)
+from numalign.kube.errors import ClusterError, Forbidden, NotFound, Unauthorized, Unconfigured, Unreachable
 from numalign.model.errors import cut
 from numalign.model.resources import CPU, MEMORY, MILLI, Kind, kind
 from numalign.runtime.files import Stamp, stamps
@@ -58,16 +51,6 @@ Way = Callable[[], Awaitable[T]]
 """One way to read something; raises `ClusterError`."""
 
 
-class ObjectReader(Protocol):
-    """The methods of the API server that are used here."""
-
-    async def get(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> object:
-        """Return the object at `path`, of at most `most` bytes; raise `ClusterError`."""
-
-    async def read(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> bytes:
-        """Return the same as the bytes received."""
-
-
 class KubeletApi:
     """
     The kubelet of one node.
@@ -77,7 +60,7 @@ class KubeletApi:
     """
 
     def __init__(
-        self, node: str, *, direct: HttpsClient | None, api: ObjectReader | None, file: Path | None = None
+        self, node: str, *, direct: HttpsClient | None, api: ApiServer | None, file: Path | None = None
     ) -> None:
         self._node, self._direct, self._api, self._file = node, direct, api, file
         self._path = f"/api/v1/nodes/{quote(node, safe='')}"
@@ -92,7 +75,15 @@ class KubeletApi:
         The version is missing without an API server. Raise `ClusterError` with the error of each source.
         """
         self._pods_way = None
-        fields = await (self._from_file(self._file) if self._file else self._from_the_kubelet())
+        if self._file is None:
+            fields = await self._from_the_kubelet()
+        else:
+            now = stamps((self._file,))
+            # Its fields as last read, if it has not changed since.
+            if now != self._file_stamps:
+                self._file_fields = await config_file.read(self._file)
+                self._file_stamps = now
+            fields = self._file_fields
         if self._api is None:
             return fields
         what = f"node {self._node}"
@@ -106,7 +97,7 @@ class KubeletApi:
         async def own(direct: HttpsClient) -> tuple[KubeletPod, ...]:
             return _pods(await _answer(direct, "/pods", LONGEST_PODS, _PODS))
 
-        async def bound(api: ObjectReader) -> tuple[KubeletPod, ...]:
+        async def bound(api: ApiServer) -> tuple[KubeletPod, ...]:
             # The API server's cache suffices: the kubelet learns of its pods from there, too.
             query = (("fieldSelector", f"spec.nodeName={self._node}"), ("resourceVersion", "0"))
             return _pods(await api.read("/api/v1/pods", query, what=_PODS, most=LONGEST_PODS))
@@ -115,14 +106,6 @@ class KubeletApi:
         ways = self._ways(own, bound)
         self._pods_way, pods = await _first([known, *ways] if known else ways, _PODS)
         return pods
-
-    async def _from_file(self, file: Path) -> Mapping[str, object]:
-        """Return the fields as last read if the file has not changed since."""
-        now = stamps((file,))
-        if now != self._file_stamps:
-            self._file_fields = await config_file.read(file)
-            self._file_stamps = now
-        return self._file_fields
 
     async def _from_the_kubelet(self) -> Mapping[str, object]:
         async def own(direct: HttpsClient) -> Mapping[str, object]:
@@ -133,7 +116,7 @@ class KubeletApi:
                 why = why_not_json(body, error)
                 raise Unreachable(f"{_CONFIGURATION} is invalid: it {why}") from error
 
-        async def proxied(api: ObjectReader) -> Mapping[str, object]:
+        async def proxied(api: ApiServer) -> Mapping[str, object]:
             path = f"{self._path}/proxy/configz"
             return _fields(await api.get(path, what=_CONFIGURATION, most=LONGEST_CONFIGURATION))
 
@@ -141,9 +124,7 @@ class KubeletApi:
         return fields
 
     def _ways(
-        self,
-        direct: Callable[[HttpsClient], Awaitable[T]],
-        through: Callable[[ObjectReader], Awaitable[T]],
+        self, direct: Callable[[HttpsClient], Awaitable[T]], through: Callable[[ApiServer], Awaitable[T]]
     ) -> list[Way[T]]:
         ways: list[Way[T]] = []
         if self._direct:
@@ -169,11 +150,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 
 _SHOWN = 200
 _REFUSALS: Mapping[int, type[ClusterError]] = MappingProxyType(
-    {
-        HTTPStatus.UNAUTHORIZED: Unauthorized,
-        HTTPStatus.FORBIDDEN: Forbidden,
-        HTTPStatus.NOT_FOUND: NotFound,
-    }
+    {HTTPStatus.UNAUTHORIZED: Unauthorized, HTTPStatus.FORBIDDEN: Forbidden, HTTPStatus.NOT_FOUND: NotFound}
 )
 
 

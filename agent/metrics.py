@@ -26,10 +26,7 @@ class AgentMetrics:
         self._clock = clock
         self._observed_at = clock()
         self._observations = Counter(
-            f"{PREFIX}agent_looks",
-            "Observations of the node, by result.",
-            ["result"],
-            registry=registry,
+            f"{PREFIX}agent_looks", "Observations of the node, by result.", ["result"], registry=registry
         )
         self._writes = Counter(
             f"{PREFIX}agent_writes",
@@ -38,9 +35,7 @@ class AgentMetrics:
             registry=registry,
         )
         self._pod_writes = Counter(
-            f"{PREFIX}agent_pod_writes",
-            "Pods annotated with what they hold.",
-            registry=registry,
+            f"{PREFIX}agent_pod_writes", "Pods annotated with what they hold.", registry=registry
         )
         age = Gauge(
             f"{PREFIX}agent_look_age_seconds",

@@ -10,7 +10,7 @@ if a change is pending; a repeated failure is logged once.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, Protocol
@@ -97,13 +97,6 @@ class Wakeups:
         return self._before != before
 
 
-class NodeObserver(Protocol):
-    """Observes the node."""
-
-    async def observe(self) -> Observation:
-        """Return the current state; raise `ClusterError` or `BadInput`."""
-
-
 class ReportPublisher(Protocol):
     """Publishes reports."""
 
@@ -157,11 +150,16 @@ class Intervals:
 
 
 class Rounds:
-    """The main loop of an agent. `observed` is called with each report that differs from the one before."""
+    """
+    The main loop of an agent.
+
+    `observe` raises `ClusterError` or `BadInput`. `observed` is called with each report that differs from the
+    one before.
+    """
 
     def __init__(  # noqa: PLR0913  its dependencies
         self,
-        observer: NodeObserver,
+        observe: Callable[[], Awaitable[Observation]],
         publisher: ReportPublisher,
         watcher: ChangeWatcher,
         intervals: Intervals,
@@ -173,7 +171,7 @@ class Rounds:
         sleep: Sleep = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._observer, self._publisher, self._watcher = observer, publisher, watcher
+        self._observe_node, self._publisher, self._watcher = observe, publisher, watcher
         self._intervals = intervals
         self._log, self._metrics = log, metrics
         self._observed = observed
@@ -228,7 +226,7 @@ class Rounds:
 
     async def _observe(self) -> NodeReport | None:
         try:
-            observation = await self._observer.observe()
+            observation = await self._observe_node()
         except (ClusterError, BadInput) as error:
             self._metrics.observation_failed()
             if self._observe_retry.is_new(error):

@@ -56,12 +56,7 @@ class CallRefused(ClusterError):
 
 
 async def call(
-    socket: Path,
-    method: str,
-    message: bytes,
-    *,
-    within: float = CALL_SECONDS,
-    most: int = LONGEST_MESSAGE,
+    socket: Path, method: str, message: bytes, *, within: float = CALL_SECONDS, most: int = LONGEST_MESSAGE
 ) -> bytes:
     """
     Call `method` (`/v1.PodResourcesLister/List`) on a socket, and return the message of the response.

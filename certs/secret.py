@@ -126,7 +126,13 @@ async def read_for(api: Api, ref: SecretRef, *, names: Sequence[str], now: datet
     if secret.state is None or secret.ours:
         return secret
     pair = secret.state.current
-    mistakes = (*untimely(pair, now=now), *misnamed(pair, names=names))
+    served = certificate.first(pair.cert_pem)
+    listed = ", ".join(certificate.names(served)) or "none at all"
+    misnamed = (
+        Mistake(CERT, f"is not valid for {name}: its names are {listed}")
+        for name in certificate.unnamed(served, names)
+    )
+    mistakes = (*untimely(pair, now=now), *misnamed)
     return replace(secret, state=None, mistakes=mistakes) if mistakes else secret
 
 
@@ -152,14 +158,6 @@ def _parsed(ref: SecretRef, raw: object) -> SharedSecret:
 def untimely(pair: Pair, *, now: datetime) -> tuple[Mistake, ...]:
     """Return why a pair must not be served now; empty if it may."""
     return tuple(Mistake(CERT, text) for text in tls.out_of_date(certificate.first(pair.cert_pem), now=now))
-
-
-def misnamed(pair: Pair, *, names: Sequence[str]) -> tuple[Mistake, ...]:
-    """Return which of the names that clients use are not in a pair's certificate."""
-    served = certificate.first(pair.cert_pem)
-    listed = ", ".join(certificate.names(served)) or "none at all"
-    missing = certificate.unnamed(served, names)
-    return tuple(Mistake(CERT, f"is not valid for {name}: its names are {listed}") for name in missing)
 
 
 def render(
@@ -192,11 +190,13 @@ def parse(raw: object) -> PairState:
             files[name] = base64.b64decode(text, validate=True)
         except ValueError:
             part.wrong("is not base64")
-    mistakes: list[Mistake] = []
-    state = _state(files, mistakes)
     undecoded = {mistake.where for mistake in data.mistakes}
-    placed = (Mistake(data[mistake.where].where, mistake.message) for mistake in mistakes)
-    wrong = [*data.mistakes, *(mistake for mistake in placed if mistake.where not in undecoded)]
+    state, wrong = None, [*data.mistakes]
+    try:
+        state = of_files(files)
+    except BadSecret as error:
+        placed = (Mistake(data[mistake.where].where, mistake.message) for mistake in error.mistakes)
+        wrong += [mistake for mistake in placed if mistake.where not in undecoded]
     if state is None or wrong:
         raise BadSecret(wrong)
     return state
@@ -205,21 +205,13 @@ def parse(raw: object) -> PairState:
 def of_files(files: Mapping[str, bytes]) -> PairState:
     """Return the state in files named like the keys of the Secret; raise `BadSecret` with every mistake."""
     mistakes: list[Mistake] = []
-    state = _state(files, mistakes)
-    if state is None or mistakes:
-        raise BadSecret(mistakes)
-    return state
-
-
-def _state(files: Mapping[str, bytes], mistakes: list[Mistake]) -> PairState | None:
-    """Return the state; None, with the mistakes added to `mistakes`, if there is no pair."""
     authorities = _parse_file(files, CA, tls.chain, mistakes) or ()
     current = _pair(files, CERT, KEY, authorities=authorities, mistakes=mistakes)
     coming = None
     if files.keys() & {NEXT_CERT, NEXT_KEY}:
         coming = _pair(files, NEXT_CERT, NEXT_KEY, authorities=authorities, mistakes=mistakes)
-    if current is None:
-        return None
+    if current is None or mistakes:
+        raise BadSecret(mistakes)
     used = {current.ca_pem, coming.ca_pem if coming else b""}
     pems = dict.fromkeys(map(certificate.as_pem, authorities))
     return PairState(current, coming, tuple(pem for pem in pems if pem not in used))

@@ -31,11 +31,7 @@ KUBELETS: Mapping[str, Sequence[tuple[str, str]]] = MappingProxyType(
     {
         "": (("none", "container"), ("best-effort", "container"), ("restricted", "pod")),
         "A10": (("single-numa-node", "pod"),),
-        "G2": (
-            ("single-numa-node", "container"),
-            ("restricted", "container"),
-            ("best-effort", "container"),
-        ),
+        "G2": (("single-numa-node", "container"), ("restricted", "container"), ("best-effort", "container")),
         "G3": (("restricted", "container"), ("restricted", "pod")),
         "P100": (("best-effort", "container"), ("none", "container")),
         "T4": (("single-numa-node", "container"), ("best-effort", "container")),

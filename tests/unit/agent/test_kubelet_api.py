@@ -12,7 +12,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from agent import config_file
-from agent.https import HttpsClient
+from agent.https import ApiServer, HttpsClient
 from agent.kubelet_api import KubeletApi
 from agent.observation import AskingContainer, KubeletPod
 from numalign.kube.access import Access
@@ -41,13 +41,15 @@ WEB = KubeletPod("uid-web", "default", "web", "Running", deleted=False)
 
 
 @dataclass
-class FakeApiServer:
+class FakeApiServer(ApiServer):
     """What an API server answers by path; an error is raised."""
 
     answers: dict[str, object] = field(default_factory=lambda: {"/api/v1/nodes/n1": NODE})
     asked: list[str] = field(default_factory=list)
 
-    async def get(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> object:
+    async def get(
+        self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int = 0
+    ) -> object:
         self.asked.append(path)
         answer = self.answers.get(path, NotFound(f"{what} is not there"))
         if isinstance(answer, ClusterError):
@@ -56,7 +58,9 @@ class FakeApiServer:
         assert query or path != "/api/v1/pods"
         return answer
 
-    async def read(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> bytes:
+    async def read(
+        self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int = 0
+    ) -> bytes:
         return json.dumps(await self.get(path, query, what=what, most=most)).encode()
 
 

@@ -88,7 +88,7 @@ class World:
 
     async def live(self, intervals: Intervals = Intervals()) -> Rounds:  # noqa: B008  frozen
         rounds = Rounds(
-            self, self, self, intervals, log=self.journal.log,
+            self.observe, self, self, intervals, log=self.journal.log,
             metrics=AgentMetrics(self.registry, clock=lambda: self.now), observed=self.observed.append,
             clock=lambda: self.now, sleep=self.sleep, chance=lambda: 0.5
         )  # fmt: skip
