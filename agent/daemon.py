@@ -23,7 +23,7 @@ from agent.options import AgentOptions
 from agent.pod_records import PodRecords
 from agent.publisher import Printer, Publisher
 from agent.report import NodeReport
-from agent.rounds import Intervals, ReportPublisher, Rounds, Wakeups, watched
+from agent.rounds import ReportPublisher, Rounds, Wakeups, watched
 from numalign.kube.access import Access
 from numalign.kube.errors import Unconfigured
 from numalign.runtime import metrics
@@ -66,7 +66,8 @@ async def run(given: AgentOptions, log: Log, registry: CollectorRegistry) -> int
         observer(given, api, log).observe,
         publisher,
         Wakeups(watched(given.kubelet_state, given.podresources_socket)),
-        Intervals(given.resync_seconds, given.heartbeat_seconds),
+        resync=given.resync_seconds,
+        heartbeat=given.heartbeat_seconds,
         log=log,
         metrics=counted,
         observed=observed,

@@ -232,11 +232,7 @@ class _Reader:
             yield Core(zone, socket, socket if cache is None else cache, union(1 << cpu for cpu in threads))
 
     def _shared_caches(self, cpu: int) -> Iterator[tuple[int, int] | None]:
-        """
-        Yield the caches of a CPU above its private ones: the ID, and how many CPUs share it.
-
-        Yield None for one that cannot be read.
-        """
+        """Yield the ID of each cache above the private ones, and how many CPUs share it; None if unread."""
         folder = f"cpu/cpu{cpu}/cache"
         listed = self._files.folders(folder, _CACHE)
         if not listed:

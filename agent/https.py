@@ -16,7 +16,6 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from enum import StrEnum
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection, IncompleteRead
@@ -202,13 +201,6 @@ def _shut_down(connection: HTTPConnection) -> None:
             socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
 
-class Conflicts(StrEnum):
-    """How to treat fields that another manager owns, as the value of `force`."""
-
-    GIVE_WAY = "false"
-    TAKE_OVER = "true"
-
-
 class ApiServer:
     """One API server; every method raises `ClusterError`. `what` names the object in errors."""
 
@@ -234,9 +226,9 @@ class ApiServer:
         _, body = await self._request("GET", path, (), what=what, accept=_METADATA)
         return _parsed(body, what)
 
-    async def apply(self, path: str, fields: object, *, conflicts: Conflicts, what: str) -> HTTPStatus:
-        """Apply these fields as all that our manager owns; create the object if it is missing (201)."""
-        query = (("fieldManager", MANAGER), ("force", str(conflicts)))
+    async def apply(self, path: str, fields: object, *, force: bool, what: str) -> HTTPStatus:
+        """Apply all fields that our manager owns, by `force` also those of others; 201 if it is created."""
+        query = (("fieldManager", MANAGER), ("force", "true" if force else "false"))
         headers = {"Content-Type": "application/apply-patch+yaml"}
         status, _ = await self._request("PATCH", path, query, fields, headers, what=what, accept=_METADATA)
         return status

@@ -46,11 +46,8 @@ class KeptPod:
 
     @property
     def memory(self) -> tuple[MemoryBlock, ...]:
-        """
-        Return all memory of its containers; that of finished init containers is free again.
-
-        Containers of a pod with pod-level resources each list what they share; since 1.37 the pod lists it.
-        """
+        """Return all memory of its containers; that of finished init containers is free again."""
+        # Containers of a pod with pod-level resources each list what they share; since 1.37 the pod lists it.
         if self.listed.memory:
             return self.listed.memory
         if self.whole_memory is not None:
@@ -130,13 +127,10 @@ def _listed_cpus(listed: ListedPod) -> CpuSet:
 
 
 def _agrees(uid: str, listed: ListedPod, checkpoints: Checkpoints) -> bool:
-    """
-    Return whether the checkpoints record for this pod and its containers what is listed.
-
-    If the pod lists CPUs, a container that shares them lists none, and the checkpoint records its part.
-    """
+    """Return whether the checkpoints record for this pod and its containers what is listed."""
     if listed.cpus not in (0, checkpoints.pod_cpus.get(uid, 0)):
         return False
+    # If the pod lists CPUs, a container that shares them lists none, and the checkpoint records its part.
     recorded, devices = checkpoints.cpus.get(uid, {}), checkpoints.devices.get(uid, {})
     return all(
         recorded.get(each.name, 0) & ~(0 if each.cpus else listed.cpus) == each.cpus

@@ -135,7 +135,6 @@ class KubeletApi:
 
 
 async def _answer(direct: HttpsClient, path: str, most: int, what: str) -> bytes:
-    """Return what the kubelet itself serves at `path`."""
     status, body = await direct.request("GET", path, most=most)
     if status != HTTPStatus.OK:
         error = _REFUSALS.get(status, Unreachable)
@@ -252,7 +251,6 @@ def _whole(cpus: int) -> bool:
 
 
 def _sensible(part: Part, read: T, what: str) -> T:
-    """Return `read` if `part` has no mistakes."""
     if part.mistakes:
         raise Unreachable(f"{what} is invalid: {part.mistakes[0]}")
     return read

@@ -28,13 +28,13 @@ class AgentMetrics:
         self._observations = Counter(
             f"{PREFIX}agent_looks", "Observations of the node, by result.", ["result"], registry=registry
         )
-        self._writes = Counter(
+        self.writes = Counter(
             f"{PREFIX}agent_writes",
             "Writes of the node's topology, by result.",
             ["result"],
             registry=registry,
         )
-        self._pod_writes = Counter(
+        self.pod_writes = Counter(
             f"{PREFIX}agent_pod_writes", "Pods annotated with what they hold.", registry=registry
         )
         age = Gauge(
@@ -43,7 +43,7 @@ class AgentMetrics:
             registry=registry,
         )
         age.set_function(lambda: self._clock() - self._observed_at)
-        self._bytes = Gauge(
+        self.annotation_bytes = Gauge(
             f"{PREFIX}agent_annotation_bytes",
             "Size of the agent's annotations in bytes.",
             ["annotation"],
@@ -54,7 +54,7 @@ class AgentMetrics:
             "Pods that are not reported because it is not certain what they hold.",
             registry=registry,
         )
-        self._foreign = Gauge(
+        self.foreign = Gauge(
             f"{PREFIX}agent_zones_of_others",
             "1 while another exporter writes the zones of this node, else 0.",
             registry=registry,
@@ -62,7 +62,7 @@ class AgentMetrics:
         for result in ("seen", "failed"):
             self._observations.labels(result)
         for write in WriteResult:
-            self._writes.labels(write)
+            self.writes.labels(write)
 
     def observed(self, *, left_out: int) -> None:
         """Count a complete observation, which leaves out this many pods."""
@@ -73,19 +73,3 @@ class AgentMetrics:
     def observation_failed(self) -> None:
         """Count a failed observation."""
         self._observations.labels("failed").inc()
-
-    def wrote(self, result: WriteResult) -> None:
-        """Count an attempt to write the topology, by result."""
-        self._writes.labels(result).inc()
-
-    def wrote_pod(self) -> None:
-        """Count a pod that was annotated with what it holds."""
-        self._pod_writes.inc()
-
-    def annotated(self, annotation: str, length: int) -> None:
-        """Set the size of an annotation in bytes."""
-        self._bytes.labels(annotation).set(length)
-
-    def foreign(self, others: int) -> None:
-        """Set how many other exporters write the zones: one or none."""
-        self._foreign.set(others)

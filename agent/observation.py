@@ -81,12 +81,9 @@ class ListedPod:
 
 @dataclass(frozen=True, slots=True)
 class Allocatable:
-    """
-    All that the kubelet can allocate, held or free.
+    """All that the kubelet can allocate, held or free."""
 
-    `cpus` is empty if the CPU manager's policy is none, `memory` if the memory manager's is.
-    """
-
+    # Empty if the policy of the CPU manager, or of the memory manager, is none.
     cpus: CpuSet
     memory: tuple[MemoryBlock, ...]
     devices: tuple[ListedDevice, ...]
@@ -94,12 +91,9 @@ class Allocatable:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """
-    A machine as its kernel reports it, `banks` ascending by zone and `cores` by their smallest thread.
+    """A machine as its kernel reports it, `banks` ascending by zone and `cores` by their smallest thread."""
 
-    `ZoneMemory.reserved` is always None: the kernel reserves nothing for the kubelet.
-    """
-
+    # `reserved` is None: the kernel reserves nothing for the kubelet.
     banks: tuple[ZoneMemory, ...]
     cores: tuple[Core, ...]
 

@@ -64,11 +64,7 @@ class KubeletReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodePaths:
-    """
-    The paths of a node: the podresources socket, sysfs, and the directory of the kubelet's checkpoints.
-
-    `state` is None if the checkpoints are not to be read.
-    """
+    """The podresources socket, sysfs, and the directory of checkpoints: None if they are not to be read."""
 
     socket: Path
     sysfs: Path = SYSFS
@@ -128,11 +124,11 @@ class Observer:
             raise Unobserved("the kubelet restarted during the observation")
         seen = Observation(static.hardware, static.kubelet, allocatable, listed, pods, recorded)
         if self._start is not None:
-            missing = self._start.seen(seen)
+            lacking, rest = self._start.check(seen)
             now = self._clock()
             self._first_answer = now if self._first_answer is None else self._first_answer
-            if (lacking := missing.lacking(seen)) and now < self._first_answer + START_SECONDS:
-                self._start = missing.after(seen)
+            if lacking and now < self._first_answer + START_SECONDS:
+                self._start = rest
                 raise Unobserved(lacking)
             self._start = None
         self._known = from_the_api_server(seen)

@@ -26,12 +26,9 @@ class Publish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """
-    The fields of `AgentSettings` of the same names; `access` is None if no API server is read or written.
+    """The fields of `AgentSettings` of the same names, but `bind` is None for all addresses."""
 
-    `bind` is None for all addresses.
-    """
-
+    # None if no API server is read or written.
     access: Access | None
     node_name: str
     podresources_socket: Path

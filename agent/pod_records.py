@@ -79,5 +79,5 @@ class PodRecords:
             # If the pod is gone, another one may have its name by now: a UID cannot be changed.
             with contextlib.suppress(InvalidObject, NotFound):
                 await self._api.merge(path, {"metadata": metadata}, what=f"pod {pod.namespace}/{pod.name}")
-                self._metrics.wrote_pod()
+                self._metrics.pod_writes.inc()
             self._written[uid] = text

@@ -43,12 +43,7 @@ SERVICE = "/v1.PodResourcesLister"
 
 
 class PodResources:
-    """
-    The podresources socket of one kubelet.
-
-    Both methods raise `unary.CallRefused`, and `Unreachable` for every other failure, including invalid
-    messages.
-    """
+    """One kubelet's socket: methods raise `unary.CallRefused`, and `Unreachable` for every other failure."""
 
     def __init__(
         self, socket: Path, *, within: float = unary.CALL_SECONDS, most: int = unary.LONGEST_MESSAGE

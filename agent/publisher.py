@@ -16,7 +16,7 @@ from pathlib import Path
 
 import orjson
 
-from agent.https import ApiServer, Conflicts
+from agent.https import ApiServer
 from agent.metrics import AgentMetrics, WriteResult
 from agent.options import Publish
 from agent.report import JsonObject, NodeReport, document
@@ -72,11 +72,11 @@ class Publisher:
         try:
             result = await self._write(report)
         except ClusterError:
-            self._metrics.wrote(WriteResult.FAILED)
+            self._metrics.writes.labels(WriteResult.FAILED).inc()
             raise
-        self._metrics.wrote(result)
+        self._metrics.writes.labels(result).inc()
         for annotation, text in report.annotations.items():
-            self._metrics.annotated(annotation, len(text or ""))
+            self._metrics.annotation_bytes.labels(annotation).set(len(text or ""))
 
     async def _write(self, report: NodeReport) -> WriteResult:
         """Write the whole topology, or the annotations alone on another exporter's object."""
@@ -89,28 +89,27 @@ class Publisher:
             if not self._foreign:
                 self._foreign = True
                 self._log.info("topology.other_exporter", node=self._node, error=error)
-            self._metrics.foreign(1)
-        self._metrics.wrote(WriteResult.CONFLICT)
+            self._metrics.foreign.set(1)
+        self._metrics.writes.labels(WriteResult.CONFLICT).inc()
         return await self._annotate(report)
 
     async def _apply(self, report: NodeReport) -> WriteResult:
         """Write the whole topology; raise `Conflict` if another manager owns the zones and keeps them."""
-        conflicts = Conflicts.TAKE_OVER if self._publish is Publish.ALWAYS else Conflicts.GIVE_WAY
+        # Whether to take over fields that another manager owns.
+        force = self._publish is Publish.ALWAYS
         await self._learn_owner()
-        status = await self._api.apply(
-            self._path, self._topology(report), conflicts=conflicts, what=self._what
-        )
+        status = await self._api.apply(self._path, self._topology(report), force=force, what=self._what)
         if status == HTTPStatus.CREATED:
             # The object may have been deleted together with its Node, which was replaced since.
             owner, self._owner_due = self._owner, float("-inf")
             await self._learn_owner()
             if self._owner != owner:
                 topology = self._topology(report)
-                await self._api.apply(self._path, topology, conflicts=conflicts, what=self._what)
+                await self._api.apply(self._path, topology, force=force, what=self._what)
         if self._foreign:
             self._foreign = False
             self._log.info("topology.taken_over", node=self._node)
-        self._metrics.foreign(0)
+        self._metrics.foreign.set(0)
         return WriteResult.APPLIED
 
     async def _annotate(self, report: NodeReport) -> WriteResult:

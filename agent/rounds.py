@@ -141,20 +141,13 @@ class Retry:
         return before > 0
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
-    """Seconds after which to observe (`resync`) and to write (`heartbeat`) without a change."""
-
-    resync: float = 60.0
-    heartbeat: float = 300.0
-
-
 class Rounds:
     """
     The main loop of an agent.
 
-    `observe` raises `ClusterError` or `BadInput`. `observed` is called with each report that differs from the
-    one before.
+    `observe` raises `ClusterError` or `BadInput`. Without a change it is called every `resync` seconds, and
+    its report is written every `heartbeat` seconds. `observed` is called with each report that differs from
+    the one before.
     """
 
     def __init__(  # noqa: PLR0913  its dependencies
@@ -162,8 +155,9 @@ class Rounds:
         observe: Callable[[], Awaitable[Observation]],
         publisher: ReportPublisher,
         watcher: ChangeWatcher,
-        intervals: Intervals,
         *,
+        resync: float = 60.0,
+        heartbeat: float = 300.0,
         log: Log,
         metrics: AgentMetrics,
         observed: Callable[[NodeReport], None] = lambda _: None,
@@ -172,7 +166,7 @@ class Rounds:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._observe_node, self._publisher, self._watcher = observe, publisher, watcher
-        self._intervals = intervals
+        self._resync, self._heartbeat = resync, heartbeat
         self._log, self._metrics = log, metrics
         self._observed = observed
         self._clock, self._sleep, self._chance = clock, sleep, chance
@@ -221,7 +215,7 @@ class Rounds:
         result = await self._observe()
         done = result is not None and await self._publish(result)
         if done:
-            self._resync_at = begun + (BLIND_SECONDS if self._watcher.blind else self._intervals.resync)
+            self._resync_at = begun + (BLIND_SECONDS if self._watcher.blind else self._resync)
         return done
 
     async def _observe(self) -> NodeReport | None:
@@ -265,7 +259,7 @@ class Rounds:
             self._log.info("topology.write_recovered")
         self._published = report_made
         # A fleet that was started at once must not write at once forever.
-        self._heartbeat_at = now + self._intervals.heartbeat * (1 - _JITTER * self._chance())
+        self._heartbeat_at = now + self._heartbeat * (1 - _JITTER * self._chance())
         return True
 
     def _pause(self, retry: Retry, error: ClusterError | BadInput) -> None:

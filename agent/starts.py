@@ -14,7 +14,7 @@ not waited for once the kubelet lists a younger pod, or knows the pod and then d
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agent.observation import Checkpoints, KubeletPod, Observation
+from agent.observation import KubeletPod, Observation
 from numalign.ledger.model import PodName
 from numalign.model.bitset import union
 from numalign.model.machine import CpuSet
@@ -38,63 +38,49 @@ class Start:
     pods: CreationTimes | None
     holders: frozenset[str] = frozenset()
 
-    def seen(self, observation: Observation) -> "Start":
-        """Return what an observation lacks."""
-        known = _holders(observation.checkpoints)
+    def check(self, observation: Observation) -> tuple[str, "Start"]:
+        """Return why an observation is too early ("" if it is not), and what the next one must have."""
+        cpus: dict[str, CpuSet] = {}
+        if observation.checkpoints is not None:
+            cpus = {uid: union(each.values()) for uid, each in observation.checkpoints.cpus.items()}
+            cpus |= observation.checkpoints.pod_cpus
         pods, holders = self.pods, self.holders
         if pods is None:
             # No kubelet was observed before: running pods are expected, and those with CPUs.
             pods = _created(pod for pod in observation.pods if pod.phase == _RUNNING and not pod.deleted)
-            holders = frozenset(known)
+            holders = frozenset(cpus)
         # The API server and the checkpoint have different UIDs for a static pod: its CPUs are listed.
         uids = {pod.uid for pod in observation.pods}
         listed = union(
             union(container.cpus for container in pod.containers) | pod.cpus for pod in observation.listed
         )
-        unknown = {uid for uid, cpus in known.items() if uid not in uids and not cpus & listed}
-        return Start(_missing(pods, observation), holders & unknown)
-
-    def lacking(self, observation: Observation) -> str:
-        """Return why an observation that lacks this is too early; "" if it is not."""
-        kubelet, allocatable = observation.kubelet, observation.allocatable
+        holders &= {uid for uid, held in cpus.items() if held and uid not in uids and not held & listed}
+        alive = {_name(pod) for pod in observation.pods if pod.phase not in _ENDED}
+        over = _names(observation) | {_name(pod) for pod in observation.pods} - alive
+        youngest = max(from_the_api_server(observation).values(), default=0)
+        missing = {
+            name: created
+            for name, created in pods.items()
+            # The turn of a pod that was created in the same second may still come.
+            if name not in over and not 0 < created < youngest
+        }
+        why, kubelet, allocatable = "", observation.kubelet, observation.allocatable
         if kubelet.get("cpuManagerPolicy") == "static" and not allocatable.cpus:
-            return "the kubelet's CPU manager has no CPUs yet"
-        if kubelet.get("memoryManagerPolicy") == "Static" and not allocatable.memory:
-            return "the kubelet's memory manager has no memory yet"
-        return "the kubelet does not list its pods yet" if self.pods or self.holders else ""
-
-    def after(self, observation: Observation) -> "Start":
-        """Return what the next one must have: a pod that the kubelet knows now and omits then is rejected."""
+            why = "the kubelet's CPU manager has no CPUs yet"
+        elif kubelet.get("memoryManagerPolicy") == "Static" and not allocatable.memory:
+            why = "the kubelet's memory manager has no memory yet"
+        elif missing or holders:
+            why = "the kubelet does not list its pods yet"
+        # A pod that the kubelet knows now, and does not list next time either, is rejected.
         taken = {_name(pod) for pod in observation.pods if pod.from_kubelet}
-        left = {name: created for name, created in (self.pods or {}).items() if name not in taken}
-        return Start(left, self.holders)
+        left = {name: created for name, created in missing.items() if name not in taken}
+        return why, Start(left, holders)
 
 
 def from_the_api_server(observation: Observation) -> CreationTimes:
     """Return the listed pods that are not static; the kubelet reads static pods itself, and first."""
     names = _names(observation)
     return _created(pod for pod in observation.pods if _name(pod) in names and pod.phase not in _ENDED)
-
-
-def _missing(expected: CreationTimes, observation: Observation) -> CreationTimes:
-    names = _names(observation)
-    alive = {_name(pod) for pod in observation.pods if pod.phase not in _ENDED}
-    over = names | {_name(pod) for pod in observation.pods} - alive
-    youngest = max(from_the_api_server(observation).values(), default=0)
-    return {
-        name: created
-        for name, created in expected.items()
-        # The turn of a pod that was created in the same second may still come.
-        if name not in over and not 0 < created < youngest
-    }
-
-
-def _holders(checkpoints: Checkpoints | None) -> Mapping[str, CpuSet]:
-    """Return the CPUs of pods by UID."""
-    if checkpoints is None:
-        return {}
-    containers = {uid: union(each.values()) for uid, each in checkpoints.cpus.items()}
-    return {uid: cpus for uid, cpus in {**containers, **checkpoints.pod_cpus}.items() if cpus}
 
 
 def _created(pods: Iterable[KubeletPod]) -> CreationTimes:

@@ -77,8 +77,6 @@ async def call(
 
 
 class _Exchange:
-    """One call on a connection of its own."""
-
     def __init__(self, method: str, message: bytes, most: int) -> None:
         self._method, self._most = method, most
         self._http = H2Connection(H2Configuration(client_side=True, header_encoding=None))

@@ -32,7 +32,6 @@ class WebhookConfiguration:
     error: ClusterError | None = None
 
     def __str__(self) -> str:
-        """Return its name in errors."""
         return f"{self.kind} {self.name}"
 
     @property
@@ -57,12 +56,6 @@ class WebhookConfiguration:
             wanted = set(_certificates(bundle))
             return all(wanted <= set(_certificates(_bytes(text))) for _, text in self._webhooks())
         return not self.without(bundle)
-
-    def problem(self, bundle: bytes) -> str | None:
-        """Return why it does not have the bundle; None if it does."""
-        if self.error or self.carries(bundle):
-            return str(self.error) if self.error else None
-        return "cert-manager has not injected the CA of this certificate yet"
 
     def distrust(self, chain: Sequence[x509.Certificate]) -> str | None:
         """Return why callers would not accept a pair with these certificates; None if they would."""
@@ -135,8 +128,13 @@ def versions(configurations: Iterable[WebhookConfiguration]) -> tuple[str, ...]:
 
 def problems(configurations: Iterable[WebhookConfiguration], bundle: bytes) -> Mapping[str, str]:
     """Return why configurations do not have the bundle, by kind; empty if all do."""
-    reasons = ((configuration.kind, configuration.problem(bundle)) for configuration in configurations)
-    return {kind: problem for kind, problem in reasons if problem is not None}
+    found = {}
+    for configuration in configurations:
+        if configuration.error:
+            found[configuration.kind] = str(configuration.error)
+        elif not configuration.carries(bundle):
+            found[configuration.kind] = "cert-manager has not injected the CA of this certificate yet"
+    return found
 
 
 def _certificates(pem: bytes) -> Iterator[x509.Certificate]:

@@ -41,7 +41,6 @@ class Certificates(SecretWatcher):
     _read: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        """Create the rotator and the metrics."""
         self._rotator = Rotator(
             self.api,
             ref=self.ref,

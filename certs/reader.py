@@ -18,11 +18,7 @@ from certs.watcher import SecretWatcher
 
 
 def start_pair(folder: Path, *, names: Sequence[str], now: datetime) -> Files:
-    """
-    Write a pair for a server to listen with until the shared one exists; no caller trusts it.
-
-    Raise `BadOrder` for names that cannot be certified, and `OSError`.
-    """
+    """Write a pair that no caller trusts, to listen with at first; raise `BadOrder`, and `OSError`."""
     return authority.write(authority.issue(names=names, days=1, now=now), folder)
 
 

@@ -83,7 +83,6 @@ class SecretRef:
         return f"{self.collection}/{quote(self.name, safe='')}"
 
     def __str__(self) -> str:
-        """Return its name in errors."""
         return f"Secret {self.namespace}/{self.name}"
 
 
@@ -117,12 +116,9 @@ async def read(api: Api, ref: SecretRef) -> SharedSecret:
 
 
 async def read_for(api: Api, ref: SecretRef, *, names: Sequence[str], now: datetime) -> SharedSecret:
-    """
-    Do the same as `read`; a state of another program that no client would accept now is a mistake.
-
-    A state of our own is replaced anyway.
-    """
+    """Do the same as `read`; a state of another program that no client would accept now is a mistake."""
     secret = await read(api, ref)
+    # A state of our own is replaced anyway.
     if secret.state is None or secret.ours:
         return secret
     pair = secret.state.current

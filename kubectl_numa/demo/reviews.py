@@ -122,7 +122,6 @@ class OutcomeCounts:
         )
 
     def __str__(self) -> str:
-        """Return a summary in one line."""
         count = self.words
         return (
             f"{count['reviewed']} reviewed, {count['admitted']} admitted "

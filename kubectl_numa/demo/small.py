@@ -90,10 +90,7 @@ def read(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ComparedPod:
-    """A pod of the demo: its expected and actual outcome, and how the rules explain it.
-
-    `explained` is None for a pod that cannot be read.
-    """
+    """A pod's expected and actual outcome, and how the rules explain it: None if it cannot be read."""
 
     story: Story
     outcome: PodOutcome
@@ -147,7 +144,6 @@ def excluded(outcome: PodOutcome, cluster: ClusterView) -> frozenset[str]:
 
 
 def _terms(pod: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """Return the terms of a pod's required node affinity."""
     affinity = pod.get("spec", {}).get("affinity", {}).get("nodeAffinity", {})
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
     terms: Iterable[Mapping[str, Any]] = required.get("nodeSelectorTerms", ())

@@ -124,7 +124,6 @@ async def _follow(webhook: RunningWebhook, listens: asyncio.Event) -> None:
 
 
 async def _end(process: Process) -> None:
-    """Terminate a process; kill it if it does not end."""
     for ask in (process.terminate, process.kill):
         with contextlib.suppress(ProcessLookupError, TimeoutError):
             if process.returncode is None:

@@ -19,7 +19,6 @@ from agent.rounds import (
     REFUSED_SECONDS,
     UNREACHABLE_SECONDS,
     WRITE_SECONDS,
-    Intervals,
     Rounds,
     Wakeups,
     watched,
@@ -86,9 +85,9 @@ class World:
             raise error
         self.writes.append((self.now, len(report.pods)))
 
-    async def live(self, intervals: Intervals = Intervals()) -> Rounds:  # noqa: B008  frozen
+    async def live(self, **intervals: float) -> Rounds:
         rounds = Rounds(
-            self.observe, self, self, intervals, log=self.journal.log,
+            self.observe, self, self, log=self.journal.log, **intervals,
             metrics=AgentMetrics(self.registry, clock=lambda: self.now), observed=self.observed.append,
             clock=lambda: self.now, sleep=self.sleep, chance=lambda: 0.5
         )  # fmt: skip
@@ -102,15 +101,17 @@ class World:
 
 @pytest.mark.parametrize(("world", "intervals", "looks", "writes"), table([
     # when it looks                        the world                  seconds     looks, and writes
-    ("at once",                            {"end": 1},                Intervals(), [0], 1),
-    ("when files change",                  {"changes": {3.0: ()}, "end": 5}, Intervals(), [0, 3.1], 1),
-    ("from time to time",                  {"end": 10},               Intervals(resync=3), [0, 3, 6, 9], 1),
-    ("each second if no file tells",       {"end": 5, "blind": True}, Intervals(), [0, 1, 2, 3, 4], 1),
+    ("at once",                            {"end": 1},                {}, [0], 1),
+    ("when files change",                  {"changes": {3.0: ()}, "end": 5}, {}, [0, 3.1], 1),
+    ("from time to time",                  {"end": 10},               {"resync": 3}, [0, 3, 6, 9], 1),
+    ("each second if no file tells",       {"end": 5, "blind": True}, {}, [0, 1, 2, 3, 4], 1),
     ("and writes while it is unsettled",
-        {"end": 4.9, "unsettled": True}, Intervals(resync=1), [0, 1, 2, 3, 4], 5),
+        {"end": 4.9, "unsettled": True}, {"resync": 1}, [0, 1, 2, 3, 4], 5),
 ]))  # fmt: skip
-async def test_it_looks(world: dict[str, Any], intervals: Intervals, looks: list[float], writes: int) -> None:
-    rounds = await (seen := World(**world)).live(intervals)
+async def test_it_looks(
+    world: dict[str, Any], intervals: dict[str, float], looks: list[float], writes: int
+) -> None:
+    rounds = await (seen := World(**world)).live(**intervals)
     assert seen.looks == pytest.approx(looks, abs=0.5)
     assert len(seen.writes) == writes
     assert seen.writes[0] == (0, 0)
@@ -158,7 +159,7 @@ async def test_left_out_pod_is_read_again_for_a_while() -> None:
 
 async def test_report_is_refreshed_at_intervals() -> None:
     world = World(end=30)
-    await world.live(Intervals(resync=1, heartbeat=10))
+    await world.live(resync=1, heartbeat=10)
     gaps = [b - a for (a, _), (b, _) in pairwise(world.writes)]
     assert gaps
     assert all(7 < gap <= 10 for gap in gaps)
@@ -237,7 +238,7 @@ async def test_refused_writes_back_off() -> None:
 
 async def test_each_report_that_differs_is_given_on_once() -> None:
     world = World({2.0: ("web",), 4.0: ("web",)}, end=6)
-    await world.live(Intervals(heartbeat=1))
+    await world.live(heartbeat=1)
     assert [len(each.pods) for each in world.observed] == [0, 1]
 
 

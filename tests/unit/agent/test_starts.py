@@ -35,9 +35,8 @@ def lacking(start: Start, *looks: Observation) -> list[str]:
     """What shows in each of these looks, one after another, that it is too early."""
     found = []
     for each in looks:
-        missing = start.seen(each)
-        found.append(missing.lacking(each))
-        start = missing.after(each)
+        why, start = start.check(each)
+        found.append(why)
     return found
 
 
