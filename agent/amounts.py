@@ -13,14 +13,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from agent.identities import KeptPod, ids
-from agent.observation import Hardware, Observation
+from agent.observation import Hardware, Observation, Sites
 from numalign.model.bitset import union
 from numalign.model.machine import UNKNOWN_ZONE, CpuSet, DevicePlace, existing
 from numalign.model.placement import Held
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
-
-DeviceKey = tuple[str, str]
-"""The resource and the ID of a device."""
 
 Place = tuple[str, frozenset[ZoneId]]
 """A resource, and the zones that some of its devices are on."""
@@ -42,7 +39,7 @@ class SeenDevices:
     plugin may rename its devices whenever it starts.
     """
 
-    zones: Mapping[DeviceKey, frozenset[ZoneId]] = field(default_factory=dict)
+    zones: Sites = field(default_factory=dict)
     most: Mapping[Place, frozenset[str]] = field(default_factory=dict)
 
     def plus(self, observation: Observation, pods: Iterable[KeptPod]) -> "SeenDevices":

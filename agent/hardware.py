@@ -29,7 +29,6 @@ from numalign.model.resources import EMPTY, Resources, ZoneId
 
 SYSFS = Path("/sys")
 
-_SYSTEM = Path("devices/system")
 _LONGEST_FILE = 2**16
 _SHOWN = 64
 # The errors of opening without following links: for the last part of a path, and for a directory.
@@ -52,7 +51,7 @@ class BadHardware(BadInput):
 
 def hardware(sysfs: Path = SYSFS) -> Hardware:
     """Return the machine under this mount of sysfs; raise `BadHardware` with every mistake."""
-    root = sysfs / _SYSTEM
+    root = sysfs / "devices/system"
     try:
         fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -151,15 +150,13 @@ class _Reader:
     """Reads one machine; what is invalid is added to the mistakes of the files, and read as 0."""
 
     def __init__(self, files: _Files) -> None:
-        self._files = files
+        self._files, self._wrong = files, files.wrong
 
     def hardware(self) -> Hardware:
         zones = self._files.folders("node", _ZONE)
         for number, name in zones:
             if number > LARGEST_ZONE:
-                self._files.wrong(
-                    f"node/{name}", f"is above {LARGEST_ZONE}, the highest NUMA node ID of Linux"
-                )
+                self._wrong(f"node/{name}", f"is above {LARGEST_ZONE}, the highest NUMA node ID of Linux")
         cores: list[Core] = []
         if zones:
             banks = [self._bank(ZoneId(zone), f"node/{name}", len(zones)) for zone, name in zones]
@@ -174,21 +171,19 @@ class _Reader:
             for socket, cpus in by_socket.items():
                 cores += self._cores(ZoneId(socket), cpus)
         if not cores:
-            self._files.wrong("cpu", "lists no CPU that is online")
+            self._wrong("cpu", "lists no CPU that is online")
         cores.sort(key=lambda core: core.threads & -core.threads)
         every: CpuSet = 0
         for core in cores:
             if core.threads & every:
-                self._files.wrong("node", f"has CPUs that are in two zones, one of them {core.zone}")
+                self._wrong("node", f"has CPUs that are in two zones, one of them {core.zone}")
             every |= core.threads
         return Hardware(tuple(sorted(banks, key=lambda bank: bank.zone)), tuple(cores))
 
     def _cpus(self, folder: str) -> Iterator[int]:
         for cpu, name in self._files.folders(folder, _CPU):
             if cpu >= MOST_CPUS:
-                self._files.wrong(
-                    f"{folder}/{name}", f"is above {MOST_CPUS - 1}, the highest CPU ID of Linux"
-                )
+                self._wrong(f"{folder}/{name}", f"is above {MOST_CPUS - 1}, the highest CPU ID of Linux")
             elif self._online >> cpu & 1:
                 yield cpu
 
@@ -201,7 +196,7 @@ class _Reader:
         try:
             return read_list(text)
         except ValueError as error:
-            self._files.wrong("cpu/online", str(error))
+            self._wrong("cpu/online", str(error))
             return 0
 
     def _socket(self, cpu: int) -> int:
@@ -254,7 +249,7 @@ class _Reader:
         text = self._files.text(path)
         match = _MEMORY.search(text)
         if text and not match:
-            self._files.wrong(path, "contains no MemTotal in kB")
+            self._wrong(path, "contains no MemTotal in kB")
         memory = int(match[1]) * _KIBI if match else 0
         pages = {}
         for kibibytes, name in self._files.folders(f"{folder}/hugepages", _PAGES):
@@ -266,9 +261,8 @@ class _Reader:
         text = self._files.optional(path)
         distances = () if text is None else tuple(text.split())
         if text is not None and (len(distances) != count or not all(map(str.isdigit, distances))):
-            self._files.wrong(
-                path, f'"{cut(text, _SHOWN)}" does not have one distance for each of {count} zones'
-            )
+            shown = cut(text, _SHOWN)
+            self._wrong(path, f'"{shown}" does not have one distance for each of {count} zones')
             distances = ()
         return ZoneMemory(zone, memory, None, Resources(pages), tuple(map(int, distances)))
 

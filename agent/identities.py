@@ -26,7 +26,6 @@ from numalign.model.bitset import union
 from numalign.model.machine import CpuSet
 
 _ENDED = frozenset({"Succeeded", "Failed"})
-_RUNNING = "Running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ def _is_admitted(pod: KubeletPod, listed: ListedPod, observation: Observation) -
     A running pod may lack something for good: a kubelet that lost its checkpoints allocates no devices to
     containers that already run (devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go).
     """
-    if pod.phase == _RUNNING:
+    if pod.phase == "Running":
         return True
     static_cpus = observation.kubelet.get("cpuManagerPolicy") == "static"
     static_memory = observation.kubelet.get("memoryManagerPolicy") == "Static"

@@ -40,9 +40,6 @@ takes three times as many bytes of the memory that the agent may use."""
 LONGEST_NODE = 2**22
 """Bytes of a Node, which also lists images and custom conditions."""
 
-VERSION = "version"
-"""Key of the kubelet's version among the fields of its configuration."""
-
 _CONFIGURATION = "the kubelet's configuration"
 _PODS = "the list of the kubelet's pods"
 
@@ -89,7 +86,7 @@ class KubeletApi:
         what = f"node {self._node}"
         node = Part(await self._api.get(self._path, what=what, most=LONGEST_NODE))
         version = node["status"]["nodeInfo"]["kubeletVersion"].required_text()
-        return _sensible(node, {**fields, VERSION: version}, what)
+        return _sensible(node, {**fields, "version": version}, what)
 
     async def pods(self) -> tuple[KubeletPod, ...]:
         """Return the node's pods, including ended ones; raise `ClusterError` with each source's error."""
@@ -144,8 +141,7 @@ async def _answer(direct: HttpsClient, path: str, most: int, what: str) -> bytes
 
 
 # Annotations of pods as a kubelet lists them, and of mirror pods in the API server (types/pod_update.go).
-_SOURCE, _API = "kubernetes.io/config.source", "api"
-_MIRROR = "kubernetes.io/config.mirror"
+_SOURCE, _MIRROR = "kubernetes.io/config.source", "kubernetes.io/config.mirror"
 
 _SHOWN = 200
 _REFUSALS: Mapping[int, type[ClusterError]] = MappingProxyType(
@@ -201,7 +197,7 @@ def _pod(part: Part) -> KubeletPod:
         phase=part["status"]["phase"].text(),
         deleted=metadata["deletionTimestamp"].value is not None,
         # It comes from a file of its node, or is the mirror pod of such a pod in the API server.
-        static=annotations.get(_SOURCE, _API) != _API or _MIRROR in annotations,
+        static=annotations.get(_SOURCE, "api") != "api" or _MIRROR in annotations,
         init_containers=tuple(each["name"].text() for each in containers if _keeps(each)),
         asking=tuple(_asking(part)),
         created=metadata["creationTimestamp"].time(),

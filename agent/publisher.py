@@ -33,8 +33,6 @@ AGAIN_SECONDS = 60.0
 OWNER_SECONDS = 300.0
 """Interval in seconds at which to read the Node again: one that was deleted and recreated has another UID."""
 
-_COLLECTION = f"/apis/{GROUP}/{VERSIONS[0]}/noderesourcetopologies"
-
 
 class Publisher:
     """Writes the topology of one node."""
@@ -53,7 +51,7 @@ class Publisher:
         self._api, self._node, self._publish = api, node, publish
         self._log, self._metrics = log, metrics
         self._now, self._clock = now, clock
-        self._path = f"{_COLLECTION}/{node}"
+        self._path = f"/apis/{GROUP}/{VERSIONS[0]}/noderesourcetopologies/{node}"
         self._what = f"the topology of node {node}"
         self._owner: str | None = None
         self._owner_due = float("-inf")

@@ -267,6 +267,5 @@ class Rounds:
         longest = UNREACHABLE_SECONDS if isinstance(error, _TRANSIENT) else REFUSED_SECONDS
         pause = min(FIRST_RETRY_SECONDS * 2.0 ** min(retry.failures - 1, 16), longest)
         self._changed = True
-        self._not_before = max(
-            self._not_before, self._clock() + pause * (1 + _JITTER * (2 * self._chance() - 1))
-        )
+        jitter = 1 + _JITTER * (2 * self._chance() - 1)
+        self._not_before = max(self._not_before, self._clock() + pause * jitter)

@@ -29,10 +29,8 @@ from h2.settings import SettingCodes, Settings
 from numalign.kube.errors import ClusterError, Unreachable
 from numalign.model.errors import cut
 
-OK = 0
-RESOURCE_EXHAUSTED = 8
-UNIMPLEMENTED = 12
-"""The gRPC statuses that callers compare with (codes.go of grpc/grpc-go)."""
+OK, RESOURCE_EXHAUSTED = 0, 8
+"""gRPC statuses (codes.go of grpc/grpc-go)."""
 
 CALL_SECONDS = 10.0
 LONGEST_MESSAGE = 2**24
@@ -44,7 +42,6 @@ _PIECE = 2**16
 # What a response may take in addition to its message: headers, frames, pings.
 _BESIDE = 2**20
 _LONGEST_REASON = 500
-_HTTP_OK = b"200"
 
 
 class CallRefused(ClusterError):
@@ -147,7 +144,7 @@ class _Exchange:
             raise ValueError("the answer has more than one message")
 
     def _message(self) -> bytes:
-        if (http := self._headers.get(b":status")) != _HTTP_OK:
+        if (http := self._headers.get(b":status")) != b"200":
             raise ValueError(f"it answered with HTTP status {_shown(http or b'none')}")
         status = self._headers.get(b"grpc-status", b"")
         if not status.isdigit() or len(status) > len("16"):

@@ -17,10 +17,6 @@ from certs.secret import PairState
 from numalign.model.errors import Mistake
 from numalign.runtime import tls
 
-SERVED = "served"
-NEXT = "next"
-RETIRED = "retired authority"
-
 _DAY = "%Y-%m-%d %H:%M UTC"
 
 
@@ -100,10 +96,10 @@ class Report:
 
 def of_state(state: PairState, *, ours: bool) -> list[CertificateRole]:
     """Return the certificates of a state, the served one first; only our own are rotated."""
-    roles = [_of_pem(SERVED, state.current.cert_pem, rotation.rotates(state) if ours else None)]
+    roles = [_of_pem("served", state.current.cert_pem, rotation.rotates(state) if ours else None)]
     if state.next:
-        roles.append(_of_pem(NEXT, state.next.cert_pem))
-    return roles + [_of_pem(RETIRED, pem) for pem in state.retired]
+        roles.append(_of_pem("next", state.next.cert_pem))
+    return roles + [_of_pem("retired authority", pem) for pem in state.retired]
 
 
 def of_chain(chain: Sequence[x509.Certificate]) -> list[CertificateRole]:

@@ -29,7 +29,6 @@ import webhook as program
 from certs.authority import Files
 
 HOST = "127.0.0.1"
-LISTENING = "server.listening"
 
 # Reading the largest bundled cluster takes two seconds; a machine may be very busy.
 START_SECONDS = 60
@@ -118,7 +117,7 @@ async def _follow(webhook: RunningWebhook, listens: asyncio.Event) -> None:
     while stream and (line := await stream.readline()):
         text = line.decode(errors="replace").rstrip()
         webhook.last_lines.append(text)
-        if not listens.is_set() and LISTENING in text:
+        if not listens.is_set() and "server.listening" in text:
             webhook.port = json.loads(text)["port"]
             listens.set()
 
