@@ -16,10 +16,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from agent.checkpoints import BadCheckpoint, checkpoints
 from agent.hardware import SYSFS, hardware
+from agent.kubelet_api import KubeletApi
 from agent.observation import Checkpoints, Hardware, KubeletPod, Observation, Unobserved
 from agent.podresources import PodResources
 from agent.unary import RESOURCE_EXHAUSTED, CallRefused
@@ -139,16 +140,6 @@ def _name(pod: KubeletPod) -> PodName:
     return pod.namespace, pod.name
 
 
-class KubeletReader(Protocol):
-    """The methods of `KubeletApi` that are used here; each raises `ClusterError`."""
-
-    async def configuration(self) -> Mapping[str, object]:
-        """Return the kubelet's configuration, and its version."""
-
-    async def pods(self) -> tuple[KubeletPod, ...]:
-        """Return the pods of the node."""
-
-
 @dataclass(frozen=True, slots=True)
 class NodePaths:
     """The podresources socket, sysfs, and the directory of checkpoints: None if they are not to be read."""
@@ -174,7 +165,7 @@ class Observer:
     def __init__(  # noqa: PLR0913  its dependencies
         self,
         paths: NodePaths,
-        kubelet: KubeletReader,
+        kubelet: KubeletApi,
         *,
         log: Log,
         reread: float = REREAD_SECONDS,

@@ -115,7 +115,21 @@ class _Exchange:
                 # Ignore what follows the end.
                 if not self._ended:
                     self._take(event)
-        return self._message()
+        if (http := self._headers.get(b":status")) != b"200":
+            raise ValueError(f"it answered with HTTP status {_shown(http or b'none')}")
+        status = self._headers.get(b"grpc-status", b"")
+        if not status.isdigit() or len(status) > len("16"):
+            raise ValueError("the answer has no gRPC status")
+        if int(status) != OK:
+            reason = unquote(_shown(self._headers.get(b"grpc-message", b"")))
+            message = f"the kubelet answered {self._method} with gRPC status {int(status)}"
+            raise CallRefused(f"{message}: {reason or 'no reason given'}", status=int(status))
+        if (
+            len(self._body) < _PREFIX.size
+            or len(self._body) < _PREFIX.size + _PREFIX.unpack_from(self._body)[1]
+        ):
+            raise ValueError("the answer ended before its message was complete")
+        return bytes(self._body[_PREFIX.size :])
 
     def _take(self, event: Event) -> None:
         match event:
@@ -142,23 +156,6 @@ class _Exchange:
             raise ValueError(f"an answer of {length} bytes is too long: at most {self._most} are accepted")
         if len(self._body) > length + _PREFIX.size:
             raise ValueError("the answer has more than one message")
-
-    def _message(self) -> bytes:
-        if (http := self._headers.get(b":status")) != b"200":
-            raise ValueError(f"it answered with HTTP status {_shown(http or b'none')}")
-        status = self._headers.get(b"grpc-status", b"")
-        if not status.isdigit() or len(status) > len("16"):
-            raise ValueError("the answer has no gRPC status")
-        if int(status) != OK:
-            reason = unquote(_shown(self._headers.get(b"grpc-message", b"")))
-            message = f"the kubelet answered {self._method} with gRPC status {int(status)}"
-            raise CallRefused(f"{message}: {reason or 'no reason given'}", status=int(status))
-        if (
-            len(self._body) < _PREFIX.size
-            or len(self._body) < _PREFIX.size + _PREFIX.unpack_from(self._body)[1]
-        ):
-            raise ValueError("the answer ended before its message was complete")
-        return bytes(self._body[_PREFIX.size :])
 
 
 def _raw(text: bytes | str) -> bytes:

@@ -53,15 +53,15 @@ class WebhookConfiguration:
     def carries(self, bundle: bytes) -> bool:
         """Return whether all of its webhooks trust the bundle."""
         if self.injected:
-            wanted = set(_certificates(bundle))
-            return all(wanted <= set(_certificates(_bytes(text))) for _, text in self._webhooks())
+            wanted = set(x509.load_pem_x509_certificates(bundle))
+            return all(wanted <= set(_certificates(text)) for _, text in self._webhooks())
         return not self.without(bundle)
 
     def distrust(self, chain: Sequence[x509.Certificate]) -> str | None:
         """Return why callers would not accept a pair with these certificates; None if they would."""
         if self.error:
             return str(self.error)
-        trusted = ((name, tuple(_certificates(_bytes(text)))) for name, text in self._webhooks())
+        trusted = ((name, _certificates(text)) for name, text in self._webhooks())
         without = [name for name, roots in trusted if certificate.root(chain, roots) is None]
         names = ", ".join(without)
         return f"the caBundle of {names} does not contain the certificate's CA" if without else None
@@ -137,15 +137,8 @@ def problems(configurations: Iterable[WebhookConfiguration], bundle: bytes) -> M
     return found
 
 
-def _certificates(pem: bytes) -> Iterator[x509.Certificate]:
+def _certificates(text: str) -> list[x509.Certificate]:
     try:
-        yield from x509.load_pem_x509_certificates(pem)
+        return x509.load_pem_x509_certificates(base64.b64decode(text))
     except ValueError:
-        return
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text)
-    except ValueError:
-        return b""
+        return []

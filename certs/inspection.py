@@ -30,10 +30,6 @@ class CertificateRole:
     """The certificate with those that follow it in its file."""
     rotates: datetime | None = None
 
-    def mistakes(self, *, now: datetime) -> Iterator[Mistake]:
-        """Yield why it is not valid now."""
-        return (Mistake(self.role, text) for text in tls.out_of_date(self.certificate, now=now))
-
     def to_json(self, *, now: datetime) -> dict[str, Any]:
         """Return it for programs."""
         shown = self.certificate
@@ -81,9 +77,11 @@ class Report:
 
     def wrong(self, *, now: datetime) -> list[Mistake]:
         """Return why the first certificate must not be served; empty if it may."""
-        untimely = self.certificates[0].mistakes(now=now) if self.certificates else ()
-        distrust = [Mistake(kind, text) for kind, text in (self.trust or {}).items() if text]
-        return [*self.mistakes, *untimely, *distrust]
+        wrong = [*self.mistakes]
+        if self.certificates:
+            first = self.certificates[0]
+            wrong += [Mistake(first.role, text) for text in tls.out_of_date(first.certificate, now=now)]
+        return wrong + [Mistake(kind, text) for kind, text in (self.trust or {}).items() if text]
 
     def to_json(self, *, now: datetime) -> dict[str, Any]:
         """Return it for programs."""

@@ -38,7 +38,6 @@ class Certificates(SecretWatcher):
     _rotator: Rotator = field(init=False)
     _rotates: Gauge = field(init=False)
     _steps: Counter = field(init=False)
-    _read: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._rotator = Rotator(
@@ -64,11 +63,6 @@ class Certificates(SecretWatcher):
         for step in RotationStep:
             self._steps.labels(step.value)
 
-    @property
-    def ready(self) -> bool:
-        """Return whether there was a pair that can be served."""
-        return self._read
-
     async def _check(self) -> None:
         observation = await (self._rotator.reconcile() if self.leading() else self._rotator.observe())
         for transition in observation.transitions:
@@ -76,7 +70,7 @@ class Certificates(SecretWatcher):
             self.log.info("certificates.step", step=transition.step.value, secret=str(self.ref))
         shared = observation.secret
         state, mistakes = shared.state, shared.mistakes
-        self._read = self._read or state is not None
+        self.ready = self.ready or state is not None
         self._rotates.set(rotation.rotates(state).timestamp() if state and shared.ours else math.nan)
         self._awaited = "; ".join(map(str, mistakes)) or "the leader has not created it yet"
         self._report("certificates.refused", mistakes, secret=str(self.ref), errors=mistakes)

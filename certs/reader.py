@@ -36,11 +36,6 @@ class SharedCertificate(SecretWatcher):
     changed: Callable[[], object] = lambda: None
     _served: Pair | None = field(default=None, init=False)
 
-    @property
-    def ready(self) -> bool:
-        """Return whether a pair is served that callers can trust."""
-        return self._served is not None
-
     async def _check(self) -> None:
         """Write a new pair into the directory, unless no client would accept it now."""
         shared = await secret.read_for(self.api, self.ref, names=self.names, now=self.now())
@@ -53,7 +48,7 @@ class SharedCertificate(SecretWatcher):
             return
         pair = shared.state.current
         authority.write(pair, self.folder)
-        self._served = pair
+        self._served, self.ready = pair, True
         self.changed()
         served = certificate.first(pair.cert_pem)
         self.log.info(

@@ -29,6 +29,8 @@ class SecretWatcher(ABC):
     every: float = CHECK_SECONDS
     now: Clock = utc_now
     sleep: Sleep = asyncio.sleep
+    ready: bool = field(default=False, init=False)
+    """Whether there was a pair that can be served."""
     _awaited: str = field(default="it has not been read yet", init=False)
     _reported: dict[str, object] = field(default_factory=dict, init=False)
 
@@ -36,11 +38,6 @@ class SecretWatcher(ABC):
     def ref(self) -> SecretRef:
         """Return the reference of the Secret."""
         return SecretRef(self.namespace, self.secret)
-
-    @property
-    @abstractmethod
-    def ready(self) -> bool:
-        """Return whether there was a pair that can be served."""
 
     def waiting_for(self) -> str | None:
         """Return what readiness is waiting for; None once there was a pair that can be served."""

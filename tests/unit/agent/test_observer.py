@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import podresources_pb2 as pb
+from agent.kubelet_api import KubeletApi
 from agent.observation import Allocatable, Checkpoints, KubeletPod, ListedPod, Observation, Unobserved
 from agent.observer import (
     REREAD_SECONDS,
@@ -45,7 +46,7 @@ BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 @dataclass
-class World:
+class World(KubeletApi):
     """A node and its kubelet, of which a test can change all; time passes when told, or by sleeping."""
 
     folder: Path
