@@ -8,8 +8,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from controller.healing.duty import rates
-from controller.healing.plan import HealingRules, plan
+from controller.healing.plan import plan
 from controller.labels import GRACE_SECONDS
 from controller.node_classes import LabelChange, NodeClasses, classify, names_of
 from controller.refused.duty import heals
@@ -50,13 +49,9 @@ async def dry_run(settings: ControllerSettings) -> str:
         parts.append(unnamed(cluster.cluster))
     if settings.heal:
         parts += [removed(cluster, keep=settings.keep_refused)]
-        parts += await plan(cluster.cluster, cluster.stored, _rules(settings), now=time.time())
+        policy = _policy(settings)
+        parts += await plan(cluster.cluster, cluster.stored, settings, policy, now=time.time())
     return "\n".join(parts)
-
-
-def _rules(settings: ControllerSettings) -> HealingRules:
-    policy = _policy(settings)
-    return HealingRules(policy, settings.policy_match, settings.gates, rates(settings))
 
 
 def _policy(settings: ControllerSettings) -> PolicyKeeper:

@@ -18,16 +18,17 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from operator import itemgetter
 from urllib.parse import quote
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
 from controller.node_classes import LabelChange, NodeClasses
-from numalign.kube.client import Patch
+from numalign.kube.client import Api, Patch
 from numalign.kube.errors import ClusterError, Forbidden, NotFound
+from numalign.kube.writes import FailureLog, answer, backoff, counter
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
@@ -59,13 +60,6 @@ _LONGEST_PAUSE = 10.0
 _QUIET_SECONDS = 600
 
 
-class Patches(Protocol):
-    """The method of `Api` that is used; the real one raises `ClusterError`."""
-
-    async def patch(self, path: str, body: object, *, how: Patch, what: str) -> object:
-        """LabelChange the object at `path`."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Attempt:
     """
@@ -81,37 +75,13 @@ class _Attempt:
     accepted: bool = False
     observed: bool = False
 
-    def holds_back(self, change: LabelChange, *, now: float) -> bool:
-        """Return whether it is too early to write the same again."""
-        return change.after == self.after and now < self.at + self.wait
-
-    def reverts(self, change: LabelChange) -> int:
-        """Return how often in a row this change was reverted."""
-        return self.in_a_row + 1 if self.accepted and self.after == change.after else 0
-
-    def succeeded(self) -> "_Attempt":
-        """Return the attempt once seen: a revert may be corrected at once, but with growing pauses."""
-        return (
-            self
-            if self.observed
-            else replace(self, wait=_backoff(self.in_a_row), accepted=True, observed=True)
-        )
-
-    def over(self, *, now: float) -> bool:
-        """Return whether the label has been unchanged for long enough to be uncontested."""
-        return self.observed and now >= self.at + self.wait + _QUIET_SECONDS
-
 
 _NO_ATTEMPT = _Attempt()
 
 
-def _backoff(failures: int) -> float:
+def _wait_after(failures: int) -> float:
     """Return the seconds before the next write, after this many failures or reverts."""
-    return min(_FIRST_WAIT * 2.0 ** min(failures - 1, 16), _LONGEST_WAIT) if failures else 0.0
-
-
-_LabelPlace = tuple[str, str]
-"""A node, and the key of one of its labels."""
+    return backoff(failures - 1, _FIRST_WAIT, _LONGEST_WAIT) if failures else 0.0
 
 
 class LabelWriter:
@@ -125,7 +95,7 @@ class LabelWriter:
 
     def __init__(  # noqa: PLR0913  its dependencies
         self,
-        api: Patches,
+        api: Api,
         *,
         nodes: Callable[[], NodeClasses | None],
         age: Callable[[], float],
@@ -138,20 +108,19 @@ class LabelWriter:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._api, self._nodes, self._age, self._leading, self._log = api, nodes, age, leading, log
-        self._per_second = per_second
+        self._errors, self._per_second = FailureLog(log), per_second
         self._clock, self._sleep, self._chance = clock, sleep, chance
         self._missing_since: dict[str, float] = {}
         self._planned_for: tuple[NodeClasses | None, frozenset[str]] = None, frozenset()
         self._plan: tuple[LabelChange, ...] = ()
-        self._attempts: dict[_LabelPlace, _Attempt] = {}
+        # By node and key.
+        self._attempts: dict[tuple[str, str], _Attempt] = {}
         self._checked = self._paused_until = clock()
         self._failures = 0
-        self._forbidden = False
-        self._writes = Counter(
-            f"{PREFIX}class_writes", "Writes of class labels, by result.", ["result"], registry=registry
+        results = ("written", "gone", "forbidden", "failed")
+        self._writes = counter(
+            f"{PREFIX}class_writes", "Writes of class labels, by result.", ["result"], results, registry
         )
-        for result in ("written", "gone", "forbidden", "failed"):
-            self._writes.labels(result)
 
     async def run(self) -> None:
         """Keep labels right; never returns."""
@@ -163,62 +132,82 @@ class LabelWriter:
     async def _reconcile(self) -> None:
         """Check once, and write what one second allows; after that the plan is too old."""
         began, nodes = self._clock(), self._nodes()
-        if nodes is None or not self._follows(now=began):
+        if nodes is None:
+            return
+        stale, frozen = self._age() > STALE_SECONDS, began - self._checked > FROZEN_SECONDS
+        self._checked = began
+        if stale or frozen:
+            # The known state cannot be trusted, so all grace periods start again.
+            self._missing_since = {}
+            self._planned_for = None, frozenset()
+        if stale:
             return
         self._replan(nodes, now=began)
         if began < self._paused_until:
             return
-        due = [change for change in self._plan if not self._last(change).holds_back(change, now=began)]
+        due: list[tuple[int, LabelChange]] = []
+        for change in self._plan:
+            last = self._last(change)
+            # It may be too early to write the same again.
+            if change.after != last.after or began >= last.at + last.wait:
+                due.append((last.in_a_row, change))
         # Nodes whose writes fail come last, so that they do not delay others.
-        for change in sorted(due, key=lambda change: self._last(change).in_a_row)[: self._per_second]:
+        for _, change in sorted(due, key=itemgetter(0))[: self._per_second]:
             late = self._clock() >= began + TURN_SECONDS
             if late or not self._leading() or not await self._write(change):
                 return
-
-    def _follows(self, *, now: float) -> bool:
-        """Return whether the known state can be trusted; if not, start all grace periods again."""
-        stale, frozen = self._age() > STALE_SECONDS, now - self._checked > FROZEN_SECONDS
-        self._checked = now
-        if stale or frozen:
-            self._missing_since = {}
-            self._planned_for = None, frozenset()
-        return not stale
 
     def _replan(self, nodes: NodeClasses, *, now: float) -> None:
         """Update the plan if anything has changed."""
         if nodes is not self._planned_for[0]:
             self._missing_since = {node: self._missing_since.get(node, now) for node in nodes.missing()}
         gone = frozenset(node for node, since in self._missing_since.items() if now - since >= GRACE_SECONDS)
-        if nodes is not self._planned_for[0] or gone != self._planned_for[1]:
-            self._planned_for = nodes, gone
-            self._plan = nodes.changes(gone=gone)
-            self._attempts = dict(self._contested(nodes, now=now))
-
-    def _contested(self, nodes: NodeClasses, *, now: float) -> Iterator[tuple[_LabelPlace, _Attempt]]:
-        """Yield the writes that still matter, updated by what the labels show."""
-        for (node, key), last in self._attempts.items():
-            if node in (labels := nodes.of(key)):
-                attempt = last.succeeded() if labels[node] == last.after else last
-                if not attempt.over(now=now):
-                    yield (node, key), attempt
+        if nodes is self._planned_for[0] and gone == self._planned_for[1]:
+            return
+        self._planned_for = nodes, gone
+        self._plan = nodes.changes(gone=gone)
+        attempts, self._attempts = self._attempts, {}
+        for (node, key), attempt in attempts.items():
+            labels = nodes.of(key)
+            if node not in labels:
+                continue
+            last = attempt
+            if labels[node] == last.after and not last.observed:
+                # A revert may be corrected at once, but with growing pauses.
+                last = replace(last, wait=_wait_after(last.in_a_row), accepted=True, observed=True)
+            # A label that has been unchanged for long enough is uncontested.
+            if not last.observed or now < last.at + last.wait + _QUIET_SECONDS:
+                self._attempts[node, key] = last
 
     def _last(self, change: LabelChange) -> _Attempt:
         return self._attempts.get((change.node, change.key), _NO_ATTEMPT)
 
     async def _write(self, change: LabelChange) -> bool:
         """Write a change; return whether to continue with the next one."""
+        last, path = self._last(change), f"/api/v1/nodes/{quote(change.node)}"
+        repeated = last.after == change.after
+        reverts = last.in_a_row + 1 if repeated and last.accepted else 0
         body = {"metadata": {"labels": {change.key: change.after}}}
-        reverts = self._last(change).reverts(change)
+        patch = self._api.patch(path, body, how=Patch.MERGE, what=f"node {change.node}")
         result = "written"
         try:
-            async with asyncio.timeout(PATCH_SECONDS):
-                await self._api.patch(
-                    f"/api/v1/nodes/{quote(change.node)}", body, how=Patch.MERGE, what=f"node {change.node}"
-                )
+            await answer(patch, within=PATCH_SECONDS)
         except NotFound:
             result = "gone"
-        except (ClusterError, TimeoutError) as error:
-            self._failed(change, error)
+        except ClusterError as error:
+            now, failures = self._clock(), last.in_a_row + 1 if repeated else 1
+            attempt = _Attempt(change.after, now, failures, _wait_after(failures))
+            self._attempts[change.node, change.key] = attempt
+            # After several failures in a row all writes pause: the API server may be down.
+            self._failures += 1
+            if self._failures >= TOLERATED:
+                pause = backoff(self._failures - TOLERATED, 1.0, _LONGEST_PAUSE)
+                self._paused_until = now + pause * (1 + self._chance() / 2)
+            if isinstance(error, Forbidden):
+                result = self._errors.forbidden("class.forbidden", error, node=change.node)
+            else:
+                result = self._errors.failed("class.failed", error, node=change.node)
+            self._writes.labels(result).inc()
             return self._failures < TOLERATED
         else:
             self._log.info(
@@ -227,27 +216,10 @@ class LabelWriter:
             if reverts:
                 told = {"key": change.key, "label": change.before, "reverted": reverts}
                 self._log.warning("class.contested", node=change.node, **told)
-        wait = max(UNSEEN_SECONDS, _backoff(reverts))
+        wait = max(UNSEEN_SECONDS, _wait_after(reverts))
         attempt = _Attempt(change.after, self._clock(), reverts, wait, accepted=True)
         self._attempts[change.node, change.key] = attempt
         self._writes.labels(result).inc()
-        self._failures, self._forbidden = 0, False
+        self._failures = 0
+        self._errors.succeeded()
         return True
-
-    def _failed(self, change: LabelChange, error: Exception) -> None:
-        """Pause writes to this node; after several failures in a row to all: the API server may be down."""
-        now, last = self._clock(), self._last(change)
-        failures = last.in_a_row + 1 if last.after == change.after else 1
-        self._attempts[change.node, change.key] = _Attempt(change.after, now, failures, _backoff(failures))
-        self._failures += 1
-        if self._failures >= TOLERATED:
-            pause = min(2.0 ** min(self._failures - TOLERATED, 16), _LONGEST_PAUSE)
-            self._paused_until = now + pause * (1 + self._chance() / 2)
-        forbidden = isinstance(error, Forbidden)
-        reason = str(error) or f"the API server did not answer within {PATCH_SECONDS} s"
-        self._writes.labels("forbidden" if forbidden else "failed").inc()
-        if not forbidden:
-            self._log.warning("class.failed", node=change.node, error=reason)
-        elif not self._forbidden:
-            self._log.error("class.forbidden", node=change.node, error=reason)
-        self._forbidden |= forbidden

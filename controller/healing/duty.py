@@ -9,7 +9,6 @@ from controller.healing.observing import RunningPodAlignments
 from controller.healing.owners import Owners
 from controller.healing.replacements import BetterPlaces
 from controller.placing import Placing
-from controller.settings import ControllerSettings
 from numalign.kube.compose import Background
 
 
@@ -32,37 +31,26 @@ def healing_tasks(placing: Placing) -> Background:
         clock=placing.clock,
         sleep=placing.sleep,
     )
-    healer = _healer(placing, alignments, owners, marks)
-    placing.watch(alignments.update_pod)
-    return Background({"marks": marks.run, "healing": healer.run})
-
-
-def rates(settings: ControllerSettings) -> Rates:
-    """Return the rate limits of evictions."""
-    return Rates(settings.heal_owner_seconds, settings.heal_node_seconds, 60 / settings.heal_per_minute)
-
-
-def _healer(placing: Placing, alignments: RunningPodAlignments, owners: Owners, marks: MarkWriter) -> Healer:
-    settings, state = placing.settings, placing.state
-    return Healer(
-        api=placing.api,
-        state=state,
+    moves = Moves(
+        state=placing.state,
         alignments=alignments,
-        places=BetterPlaces(state, placing.nodes, placing.ranker, placing.fit.fits),
         held=placing.held,
-        limits=EvictionLimits(rates(settings), placing.clock()),
         owners=owners,
-        moves=Moves(
-            state=state,
-            alignments=alignments,
-            held=placing.held,
-            owners=owners,
-            publish=placing.publish,
-            log=placing.log,
-            registry=placing.registry,
-            clock=placing.clock,
-        ),
-        gates=settings.gates,
+        publish=placing.publish,
+        log=placing.log,
+        registry=placing.registry,
+        clock=placing.clock,
+    )
+    healer = Healer(
+        api=placing.api,
+        state=placing.state,
+        alignments=alignments,
+        places=BetterPlaces(placing.state, placing.nodes, placing.ranker, placing.fit.fits),
+        held=placing.held,
+        limits=EvictionLimits(Rates.of(placing.settings), placing.clock()),
+        owners=owners,
+        moves=moves,
+        gates=placing.settings.gates,
         unplaceable=unjudged,
         written_until=marks.written_until,
         leading=placing.leading,
@@ -72,3 +60,5 @@ def _healer(placing: Placing, alignments: RunningPodAlignments, owners: Owners, 
         clock=placing.clock,
         sleep=placing.sleep,
     )
+    placing.watch(alignments.update_pod)
+    return Background({"marks": marks.run, "healing": healer.run})

@@ -8,6 +8,7 @@ before, the rate is not exceeded.
 from dataclasses import dataclass, field
 
 from controller.held import OwnerKey
+from controller.settings import ControllerSettings
 
 MOST_REMEMBERED = 4096
 """Owners and nodes with a last eviction; if there are more, those whose interval is over are dropped."""
@@ -20,6 +21,11 @@ class Rates:
     owner: float
     node: float
     cluster: float
+
+    @classmethod
+    def of(cls, settings: ControllerSettings) -> "Rates":
+        """Return the rates that are configured."""
+        return cls(settings.heal_owner_seconds, settings.heal_node_seconds, 60 / settings.heal_per_minute)
 
 
 @dataclass(eq=False)

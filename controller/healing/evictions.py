@@ -5,15 +5,13 @@ Only this module evicts. In a cluster with the EvictionRequest API (KEP-4563, al
 would have to change to create such a request instead.
 """
 
-import asyncio
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Protocol
-from urllib.parse import quote
 
-from numalign.kube.client import Query
+from numalign.kube.client import Api
 from numalign.kube.errors import ClusterError, Conflict, Failing, Forbidden, NotFound, Throttled
+from numalign.kube.gates import pod_path
 from numalign.kube.pod_informer import PodInfo
+from numalign.kube.writes import answer
 
 EVICT_SECONDS = 4.0
 """The timeout of an eviction in seconds, here and, from its arrival, on the API server."""
@@ -22,15 +20,6 @@ REQUESTED_BY = "numalign-controller"
 
 LONGEST_REASON = 400
 """The limit of the reason in characters."""
-
-_TWO_BUDGETS = "PodDisruptionBudget"
-
-
-class Evictions(Protocol):
-    """The part of an `Api` that is used here; `Api` raises `ClusterError`."""
-
-    async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
-        """Create an object in the collection at a path."""
 
 
 class EvictionAnswer(StrEnum):
@@ -44,60 +33,40 @@ class EvictionAnswer(StrEnum):
     UNANSWERED = "unanswered"
 
 
-def eviction(pod: PodInfo, *, reason: str) -> Mapping[str, object]:
-    """Return the Eviction of the pod with this UID, and of no other.
-
-    It names no resourceVersion. An API server compares that only after it has counted the pod in its
-    PodDisruptionBudget (EvictionREST.Create of k8s.io/kubernetes, in
-    pkg/registry/core/pod/storage/eviction.go): a write to the pod in between, such as a kubelet's, would keep
-    the pod and use up the budget until the disruption controller forgets it (DeletionTimeout, two minutes),
-    and each retry would be counted again.
-
-    The annotations are those that descheduler writes, for the audit logs and interceptors that read them
-    (sigs.k8s.io/descheduler, pkg/descheduler/evictions/evictions.go: evictPod).
-    """
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {
-            "name": pod.name,
-            "namespace": pod.namespace,
-            "annotations": {"reason": reason[:LONGEST_REASON], "requested-by": REQUESTED_BY},
-        },
-        "deleteOptions": {"preconditions": {"uid": pod.uid}},
-    }
-
-
-async def evict(api: Evictions, pod: PodInfo, *, reason: str) -> tuple[EvictionAnswer, str]:
-    """Evict a pod within its budget; return the result, and the error if it failed.
+async def evict(api: Api, pod: PodInfo, *, reason: str) -> tuple[EvictionAnswer, str]:
+    """Evict the pod with this UID and no other, within its budget; return the result, and why it failed.
 
     After `UNANSWERED` it is unknown whether the pod is evicted until its deletion is observed. Never raises
     `ClusterError`.
     """
-    path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/eviction"
-    body, what = eviction(pod, reason=reason), f"the eviction of pod {pod.namespace}/{pod.name}"
+    metadata = {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        # As descheduler writes them, for the audit logs and interceptors that read them
+        # (sigs.k8s.io/descheduler, pkg/descheduler/evictions/evictions.go: evictPod).
+        "annotations": {"reason": reason[:LONGEST_REASON], "requested-by": REQUESTED_BY},
+    }
+    # No resourceVersion: an API server compares it only after it has counted the pod in its
+    # PodDisruptionBudget (EvictionREST.Create of k8s.io/kubernetes, in
+    # pkg/registry/core/pod/storage/eviction.go). A write to the pod in between, such as a kubelet's, would
+    # keep the pod and use up the budget until the disruption controller forgets it (DeletionTimeout, two
+    # minutes), and each retry would be counted again.
+    options = {"preconditions": {"uid": pod.uid}}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+    path, what = pod_path(pod.namespace, pod.name), f"the eviction of pod {pod.namespace}/{pod.name}"
+    request = api.create(f"{path}/eviction", body, [("timeout", f"{EVICT_SECONDS:g}s")], what=what)
     try:
-        async with asyncio.timeout(EVICT_SECONDS):
-            await api.create(path, body, [("timeout", f"{EVICT_SECONDS:g}s")], what=what)
-    except (ClusterError, TimeoutError) as error:
-        return _answer(error), str(error) or f"the API server did not answer within {EVICT_SECONDS:g} s"
+        await answer(request, within=EVICT_SECONDS)
+    except Throttled as error:
+        return EvictionAnswer.BUDGET, str(error)
+    except (NotFound, Conflict) as error:
+        # After a conflict, another pod has its name: the UID in the precondition differs.
+        return EvictionAnswer.GONE, str(error)
+    except Forbidden as error:
+        return EvictionAnswer.FORBIDDEN, str(error)
+    except ClusterError as error:
+        # The API server answers 500 for a pod with two budgets (EvictionREST.Create of k8s.io/kubernetes, in
+        # pkg/registry/core/pod/storage/eviction.go), and for its own errors.
+        two = isinstance(error, Failing) and "PodDisruptionBudget" in str(error)
+        return EvictionAnswer.BUDGETS if two else EvictionAnswer.UNANSWERED, str(error)
     return EvictionAnswer.EVICTED, ""
-
-
-def _answer(error: Exception) -> EvictionAnswer:
-    # The API server answers 500 for a pod with two budgets (EvictionREST.Create of k8s.io/kubernetes, in
-    # pkg/registry/core/pod/storage/eviction.go), and for its own errors.
-    if isinstance(error, Failing):
-        two = _TWO_BUDGETS in str(error)
-        return EvictionAnswer.BUDGETS if two else EvictionAnswer.UNANSWERED
-    answers = (answer for kind, answer in _ANSWERS.items() if isinstance(error, kind))
-    return next(answers, EvictionAnswer.UNANSWERED)
-
-
-_ANSWERS: Mapping[type[ClusterError], EvictionAnswer] = {
-    Throttled: EvictionAnswer.BUDGET,
-    NotFound: EvictionAnswer.GONE,
-    # Another pod has its name: the UID in the precondition differs.
-    Conflict: EvictionAnswer.GONE,
-    Forbidden: EvictionAnswer.FORBIDDEN,
-}

@@ -18,11 +18,10 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Protocol, cast
-from urllib.parse import quote
+from typing import cast
 
 from controller.healing.eviction_limits import EvictionLimits
-from controller.healing.evictions import EVICT_SECONDS, Evictions, evict
+from controller.healing.evictions import EVICT_SECONDS, evict
 from controller.healing.moves import REPLACEMENT_SECONDS, Moves
 from controller.healing.observing import RunningPodAlignments
 from controller.healing.owners import Owners, unsettled_owners
@@ -30,13 +29,15 @@ from controller.healing.replacements import BetterPlaces
 from controller.held import HeldPlaces, OwnerKey, owner_key
 from controller.permission import current_policy
 from numalign.decision.alignment import why
-from numalign.kube.client import Query
+from numalign.kube.client import Api
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.errors import ClusterError, NotFound
 from numalign.kube.events import Event, Type
+from numalign.kube.gates import pod_path
 from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo
 from numalign.kube.routing import DEFAULT_SCHEDULER
+from numalign.kube.writes import answer
 from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from numalign.model.errors import BadInput
 from numalign.model.intent import Gate, Heal, NamespaceRules
@@ -45,7 +46,7 @@ from numalign.runtime.cooperative import TimeSlice
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.scheduling import evictable
 from numalign.scheduling.pod_alignments import PodAlignment
-from numalign.scheduling.scheduler_state import SchedulerState
+from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 EVENT = "NUMANotHealed"
 """The reason of the event that explains why no pods are moved in a namespace."""
@@ -68,25 +69,6 @@ MOST_SKIPPED = 8192
 """Most pods to remember with the reason why they stay."""
 
 
-class Pods(Protocol):
-    """The part of an `Api` that is used to read; `Api` raises `ClusterError`."""
-
-    async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
-        """Return the object at a path."""
-
-
-class HealingApi(Pods, Evictions, Protocol):
-    """The part of an `Api` that is used here."""
-
-
-@dataclass(frozen=True, slots=True)
-class _SkippedPod:
-    """Why a pod stays on its node, and until when it is not tried again."""
-
-    why: str
-    until: float
-
-
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A misaligned pod in a namespace with healing, and what its move waits for; empty if for nothing."""
@@ -105,7 +87,7 @@ class Healer:
     this controller to the pod of a UID may be in progress.
     """
 
-    api: HealingApi
+    api: Api
     state: SchedulerState
     alignments: RunningPodAlignments
     places: BetterPlaces
@@ -123,7 +105,8 @@ class Healer:
     clock: Callable[[], float]
     sleep: Sleep = asyncio.sleep
     _led_since: float = field(init=False, default=math.inf)
-    _skipped: dict[str, _SkippedPod] = field(init=False, default_factory=dict)
+    # Why pods stay on their nodes, and until when they are not tried again.
+    _skipped: dict[str, tuple[str, float]] = field(init=False, default_factory=dict)
     _ungated: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
@@ -139,26 +122,34 @@ class Healer:
             await self.sleep(max(began + every - self.clock(), SHORTEST_PAUSE_SECONDS))
 
     async def turn(self) -> None:
-        """Follow the moves and begin the next ones, if this replica leads."""
-        if not self._leads():
-            return
-        await self.alignments.judge()
-        self.moves.follow()
-        if self.clock() - self._led_since < HANDOVER_SECONDS or not self.state.cluster.listed:
-            return
-        await self._begin()
-
-    def _leads(self) -> bool:
-        """Return whether this replica leads; forget all moves when it stops leading."""
+        """Follow the moves and begin the next ones, if this replica leads; read at most `MOST_READ` pods."""
         if not self.leading():
             if self._led_since < math.inf:
                 self._led_since = math.inf
                 self.moves.forget()
-            return False
+            return
         if self._led_since == math.inf:
             self._led_since = self.clock()
             self.limits.begin(self._led_since)
-        return True
+        await self.alignments.judge()
+        self.moves.follow()
+        if self.clock() - self._led_since < HANDOVER_SECONDS or not self.state.cluster.listed:
+            return
+        read, time_slice = 0, TimeSlice()
+        for candidate in [*self.candidates()]:
+            await time_slice.share()
+            if candidate.waits_for:
+                self._report_ungated(candidate)
+                continue
+            if read >= MOST_READ or not self._may_evict():
+                return
+            # Others may have begun in this turn.
+            owner, pod = candidate.owner, candidate.pod_alignment.pod
+            if owner is None or owner in self.owners.moves or self._is_written_to(pod):
+                continue
+            if self.clock() >= self._due(owner, pod.node) and self.state.pods.get(pod.uid) is not None:
+                read += 1
+                await self._move(candidate.pod_alignment, owner)
 
     # Candidates, and what they wait for.
 
@@ -166,7 +157,10 @@ class Healer:
         """Yield all misaligned pods in namespaces with healing, one of each namespace in turn."""
         policy = EffectivePolicy.of(self.state.cluster, self.state.policy.now)
         by_namespace: dict[str, list[PodAlignment]] = {}
-        for entry in sorted(self.alignments.misaligned(), key=_oldest):
+        oldest_first = sorted(
+            self.alignments.misaligned(), key=lambda entry: (entry.pod.created, entry.pod.uid)
+        )
+        for entry in oldest_first:
             if policy.rules_for(entry.pod.namespace).heal is Heal.RUNNING:
                 by_namespace.setdefault(entry.pod.namespace, []).append(entry)
         if not by_namespace:
@@ -186,7 +180,7 @@ class Healer:
             return NO_GATES
         if rules.gate is not Gate.ENABLED:
             return NOT_GATED
-        if {pod.scheduler, rules.scheduler or ""} - _DEFAULT_SCHEDULERS:
+        if {pod.scheduler, rules.scheduler or ""} - {"", DEFAULT_SCHEDULER}:
             return OTHER_SCHEDULER
         if not entry.by_kubelet:
             return (
@@ -201,38 +195,16 @@ class Healer:
             )
         if owner in busy:
             return "all pods of its owner to be running"
-        skipped = self._skipped.get(pod.uid)
-        if skipped and now < skipped.until:
-            return skipped.why
+        reason, until = self._skipped.get(pod.uid, ("", now))
+        if now < until:
+            return reason
         due = self._due(owner, pod.node)
         return f"{math.ceil(due - now)} s, because of the rate limits" if now < due else ""
 
     # Begin.
 
-    async def _begin(self) -> None:
-        """Move the pods that may be moved now; read at most `MOST_READ`."""
-        read, time_slice = 0, TimeSlice()
-        for candidate in [*self.candidates()]:
-            await time_slice.share()
-            if candidate.waits_for:
-                self._report_ungated(candidate)
-                continue
-            if read >= MOST_READ or not self._may_evict():
-                return
-            if not self._is_still_due(candidate):
-                continue
-            read += 1
-            await self._move(candidate.pod_alignment, cast("OwnerKey", candidate.owner))
-
     def _may_evict(self) -> bool:
         return self.leading() and self.acts_for() > EVICT_SECONDS
-
-    def _is_still_due(self, candidate: Candidate) -> bool:
-        """Return whether the move of a candidate is still due, as others may have begun in this turn."""
-        owner, pod = candidate.owner, candidate.pod_alignment.pod
-        if owner is None or owner in self.owners.moves or self._is_written_to(pod):
-            return False
-        return self.clock() >= self._due(owner, pod.node) and self.state.pods.get(pod.uid) is not None
 
     def _due(self, owner: OwnerKey, node: str) -> float:
         """Return when a pod of this owner may be evicted from this node: its history and the rate limits."""
@@ -255,13 +227,33 @@ class Healer:
         if better is None:
             self._skip(pod, NO_BETTER_PLACE, RETRY_SECONDS)
             return
-        # The search took some time and was based on the pod as it was before; a pod that changed since is
-        # tried again later.
-        again = await self._read(pod)
-        if again is None or _version(again) != _version(raw) or not await self._permitted(pod):
+        await self._evict(entry, owner, raw, pending, better)
+
+    async def _evict(
+        self, entry: PodAlignment, owner: OwnerKey, raw: Object, pending: PendingPod, better: str
+    ) -> None:
+        """Hold a place for the replacement and evict a pod, if all is as it was before the search."""
+        pod, again = entry.pod, await self._read(entry.pod)
+        # A pod that changed since is tried again later.
+        version = raw["metadata"].get("resourceVersion")
+        if again is None or again["metadata"].get("resourceVersion") != version:
             return
+        stored = current_policy(self.api, self.state.policy.now, pod.namespace)
+        try:
+            policy = await answer(stored, within=READ_SECONDS)
+        except ClusterError as error:
+            self._read_failed(pod, error)
+            return
+        rules = policy.rules_for(pod.namespace)
         # From here to the call no other task runs.
-        if not self._may_evict() or not self._is_still_movable(entry, owner):
+        if rules.heal is not Heal.RUNNING or rules.gate is not Gate.ENABLED or not self._may_evict():
+            return
+        now, current = self.alignments.get(pod.uid), self.state.pods.get(pod.uid)
+        if now is None or not now.alignment.misaligned or self._is_written_to(pod):
+            return
+        if current is None or current.leaving or current.ended:
+            return
+        if owner in self.owners.moves or owner in unsettled_owners(self.state.pods.values()):
             return
         prediction = self.places.prediction(better, pending)
         until = self.clock() + REPLACEMENT_SECONDS + _grace(raw)
@@ -270,41 +262,29 @@ class Healer:
         if not self.limits.take(owner, pod.node, self.clock()):
             self.held.give_up(pod.uid)
             return
-        await self._evict(entry, better)
+        move = self.moves.begin(pod, better)
+        reason = f"{why(entry.alignment)}; node {better} has room where it would be aligned"
+        result, text = await evict(self.api, pod, reason=reason)
+        self.moves.answered(move, result, text or reason)
 
     async def _read(self, pod: PodInfo) -> Object | None:
         """Return the stored v1 Pod; None if it cannot be read, or if another pod has its name."""
-        path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
+        read = self.api.get(pod_path(pod.namespace, pod.name), what=f"pod {_shown(pod)}", most=MOST_BYTES)
         try:
-            async with asyncio.timeout(READ_SECONDS):
-                raw = await self.api.get(path, what=_named(pod), most=MOST_BYTES)
+            raw = await answer(read, within=READ_SECONDS)
         except NotFound:
             return None
-        except (ClusterError, TimeoutError) as error:
+        except ClusterError as error:
             self._read_failed(pod, error)
             return None
         body = cast("Object", raw) if isinstance(raw, dict) else {}
         metadata = body.get("metadata")
-        # With another UID, it is another pod of the same name.
         return body if isinstance(metadata, dict) and metadata.get("uid") == pod.uid else None
 
-    async def _permitted(self, pod: PodInfo) -> bool:
-        """Return whether the stored namespace still wants its misaligned pods moved."""
-        try:
-            async with asyncio.timeout(READ_SECONDS):
-                policy = await current_policy(self.api, self.state.policy.now, pod.namespace)
-        except (ClusterError, TimeoutError) as error:
-            self._read_failed(pod, error)
-            return False
-        rules = policy.rules_for(pod.namespace)
-        return rules.heal is Heal.RUNNING and rules.gate is Gate.ENABLED
-
-    def _read_failed(self, pod: PodInfo, error: Exception) -> None:
-        text = str(error) or f"the API server did not answer within {READ_SECONDS:g} s"
-        self._quiet_log.warning("healing.failed", pod=_shown(pod), error=text)
-        self._skipped[pod.uid] = _SkippedPod(
-            f"an answer from the API server: {text}", self.clock() + RETRY_SECONDS
-        )
+    def _read_failed(self, pod: PodInfo, error: ClusterError) -> None:
+        self._quiet_log.warning("healing.failed", pod=_shown(pod), error=str(error))
+        reason = f"an answer from the API server: {error}"
+        self._skipped[pod.uid] = reason, self.clock() + RETRY_SECONDS
 
     def why_not_evict(self, raw: Object) -> str:
         """Return why a pod must not be evicted; empty if it may be."""
@@ -315,27 +295,9 @@ class Healer:
             return f"zones cannot be reserved for its replacement: numalign does not evaluate its {aspects}"
         return ""
 
-    def _is_still_movable(self, entry: PodAlignment, owner: OwnerKey) -> bool:
-        """Return whether the pod still runs misaligned, and the other pods of its owner are settled."""
-        now = self.alignments.get(entry.pod.uid)
-        pod = self.state.pods.get(entry.pod.uid)
-        if now is None or pod is None or pod.leaving or pod.ended or not now.alignment.misaligned:
-            return False
-        if self._is_written_to(pod):
-            return False
-        return owner not in self.owners.moves and owner not in unsettled_owners(self.state.pods.values())
-
     def _is_written_to(self, pod: PodInfo) -> bool:
         """Return whether a write of this controller may be in progress; it would race with the eviction."""
         return self.clock() < self.written_until(pod.uid)
-
-    async def _evict(self, entry: PodAlignment, better: str) -> None:
-        """Evict a pod; the place of its replacement is held."""
-        pod = entry.pod
-        move = self.moves.begin(pod, better)
-        reason = f"{why(entry.alignment)}; node {better} has room where it would be aligned"
-        answer, text = await evict(self.api, pod, reason=reason)
-        self.moves.answered(move, answer, text or reason)
 
     # Logs and events.
 
@@ -343,9 +305,9 @@ class Healer:
         """Remember for some seconds why a pod stays, so that others are tried."""
         if len(self._skipped) >= MOST_SKIPPED:
             now = self.clock()
-            self._skipped = {uid: skipped for uid, skipped in self._skipped.items() if now < skipped.until}
+            self._skipped = {uid: skipped for uid, skipped in self._skipped.items() if now < skipped[1]}
             self._skipped = self._skipped if len(self._skipped) < MOST_SKIPPED else {}
-        self._skipped[pod.uid] = _SkippedPod(reason, self.clock() + seconds)
+        self._skipped[pod.uid] = reason, self.clock() + seconds
         self._quiet_log.info("healing.skipped", pod=_shown(pod), reason=reason)
 
     def _report_ungated(self, candidate: Candidate) -> None:
@@ -357,13 +319,9 @@ class Healer:
         namespaces = self.state.cluster.namespaces
         self._ungated = {name for name in self._ungated if name in namespaces} | {pod.namespace}
         self.log.warning("healing.ungated", namespace=pod.namespace, reason=f"waiting for {why_not}")
-        self._event(pod, Type.WARNING, EVENT, f"misaligned, and not evicted yet: waiting for {why_not}")
+        text = f"misaligned, and not evicted yet: waiting for {why_not}"
+        self.publish(Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, text))
 
-    def _event(self, pod: PodInfo, kind: Type, reason: str, text: str) -> None:
-        self.publish(Event(pod.namespace, pod.name, pod.uid, kind, reason, text))
-
-
-_DEFAULT_SCHEDULERS = frozenset({"", DEFAULT_SCHEDULER})
 
 NO_GATES = "--gates on the controller, without which nothing can be reserved for its replacement"
 NOT_GATED = (
@@ -371,14 +329,6 @@ NOT_GATED = (
 )
 OTHER_SCHEDULER = "a scheduling gate for its replacement: another scheduler would place it at once"
 NO_BETTER_PLACE = "another node that would align it now"
-
-
-def _oldest(entry: PodAlignment) -> tuple[int, str]:
-    return entry.pod.created, entry.pod.uid
-
-
-def _version(raw: Object) -> object:
-    return raw["metadata"].get("resourceVersion")
 
 
 def _grace(raw: Object) -> float:
@@ -390,10 +340,6 @@ def _grace(raw: Object) -> float:
 
 LONGEST_GRACE = 3600
 """The longest grace period in seconds to add to a held place; a pod that takes longer loses the place."""
-
-
-def _named(pod: PodInfo) -> str:
-    return f"pod {_shown(pod)}"
 
 
 def _shown(pod: PodInfo) -> str:

@@ -8,26 +8,25 @@ longer each time, and a pod that is being moved is not written to.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
-from urllib.parse import quote
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
 from controller.healing.evictions import EVICT_SECONDS
 from controller.healing.observing import RunningPodAlignments
 from controller.healing.owners import Owners
 from numalign.decision.alignment import Judgement, why
-from numalign.kube.client import Patch, Query
+from numalign.kube.client import Api, Patch, Query
 from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound
 from numalign.kube.events import Event, Type
+from numalign.kube.gates import pod_path
 from numalign.kube.pod_informer import UNMARKED, AlignmentMark, PodInfo
+from numalign.kube.writes import FailureLog, answer, counter
 from numalign.model.intent import ALIGNED, ALIGNED_WHY, Policy
 from numalign.runtime.clock import Sleep
-from numalign.runtime.logs import MANY_LINES, Log, QuietLog
+from numalign.runtime.logs import MANY_LINES, Log
 from numalign.runtime.metrics import PREFIX
-from numalign.scheduling.pod_alignments import PodAlignment
 from numalign.scheduling.scheduler_state import SchedulerState
 
 EVENT = "NUMAMisaligned"
@@ -53,13 +52,6 @@ MOST_REMEMBERED = 65536
 """Pods with a last write; if there are more, those that no longer exist are dropped."""
 
 
-class PodPatches(Protocol):
-    """The part of an `Api` that is used here; `Api` raises `ClusterError`."""
-
-    async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
-        """Patch the object at a path."""
-
-
 @dataclass(frozen=True, slots=True)
 class _LastWrite:
     """When a pod was last written to, and how many seconds to wait from then."""
@@ -67,28 +59,15 @@ class _LastWrite:
     at: float = -math.inf
     wait: float = FIRST_WAIT / 2
 
-    def next_write(self, now: float) -> "_LastWrite":
-        """Return the record of one more write; after a long time without one the wait begins again."""
-        quiet = now - self.at > 2 * LONGEST_WAIT
-        return _LastWrite(now, FIRST_WAIT if quiet else min(2 * self.wait, LONGEST_WAIT))
-
 
 _NEVER = _LastWrite()
-
-
-def due_mark(entry: PodAlignment) -> AlignmentMark | None:
-    """Return the annotations that a pod should have; None if it is not judged, to leave them as they are."""
-    judgement = entry.alignment.judgement
-    if judgement is Judgement.MISALIGNED:
-        return AlignmentMark("false", why(entry.alignment))
-    return UNMARKED if judgement is Judgement.ALIGNED else None
 
 
 @dataclass(eq=False, kw_only=True)
 class MarkWriter:
     """Writes the annotations while `leading` returns true, at most `PER_TURN` in a turn."""
 
-    api: PodPatches
+    api: Api
     state: SchedulerState
     alignments: RunningPodAlignments
     owners: Owners
@@ -99,18 +78,14 @@ class MarkWriter:
     clock: Callable[[], float]
     sleep: Sleep = asyncio.sleep
     _written: dict[str, _LastWrite] = field(init=False, default_factory=dict)
-    _forbidden: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
-        self._writes = Counter(
-            f"{PREFIX}alignment_marks",
+        self._errors = FailureLog(self.log, lines=MANY_LINES)
+        results, text = (
+            ("written", "gone", "forbidden", "failed"),
             "Writes of numalign.io/aligned, by result.",
-            ["result"],
-            registry=self.registry,
         )
-        for result in ("written", "gone", "forbidden", "failed"):
-            self._writes.labels(result)
+        self._writes = counter(f"{PREFIX}alignment_marks", text, ["result"], results, self.registry)
 
     async def run(self) -> None:
         """Keep the annotations correct; never returns."""
@@ -121,9 +96,22 @@ class MarkWriter:
     async def turn(self) -> None:
         """Judge the pods that changed, and write at most `PER_TURN` annotations."""
         await self.alignments.judge()
-        now = self.clock()
-        self._forget()
-        due = [(pod, mark) for pod, mark in self._due() if self._may_write(pod, now)]
+        now, due = self.clock(), list[tuple[PodInfo, AlignmentMark]]()
+        if len(self._written) > MOST_REMEMBERED:
+            self._written = {uid: last for uid, last in self._written.items() if uid in self.state.pods}
+        for entry in self.alignments:
+            match entry.alignment.judgement:
+                case Judgement.MISALIGNED:
+                    mark = AlignmentMark("false", why(entry.alignment))
+                case Judgement.ALIGNED:
+                    mark = UNMARKED
+                case _:
+                    # It is not judged, so its annotations stay as they are.
+                    continue
+            # The current pod, with the annotations that other clients wrote.
+            current = self.state.pods.get(entry.pod.uid)
+            if current and current.mark != mark and self._may_write(current, now):
+                due.append((current, mark))
         for pod, mark in due[:PER_TURN]:
             # While the pods before it were written to, the move of this one may have begun.
             if not self._may_write(pod, now):
@@ -135,60 +123,36 @@ class MarkWriter:
         """Return until when a write to the pod of this UID may be in progress, here or on the API server."""
         return self._written.get(uid, _NEVER).at + LANDED_SECONDS
 
-    def _due(self) -> Iterator[tuple[PodInfo, AlignmentMark]]:
-        for entry in self.alignments:
-            mark = due_mark(entry)
-            # The current pod, with the annotations that other clients wrote.
-            pod = self.state.pods.get(entry.pod.uid)
-            if mark is not None and pod and pod.mark != mark:
-                yield pod, mark
-
     def _may_write(self, pod: PodInfo, now: float) -> bool:
         last = self._written.get(pod.uid, _NEVER)
         return now >= last.at + last.wait and not self.owners.is_moving(pod)
 
-    def _forget(self) -> None:
-        if len(self._written) > MOST_REMEMBERED:
-            self._written = {uid: last for uid, last in self._written.items() if uid in self.state.pods}
-
     async def _write(self, pod: PodInfo, mark: AlignmentMark) -> bool:
         """Write the annotations of a pod; return whether to continue with the next one."""
-        self._written[pod.uid] = self._written.get(pod.uid, _NEVER).next_write(self.clock())
-        result = await self._result(pod, mark)
-        self._writes.labels(result).inc()
-        if result == "written":
-            self._forbidden = False
-            self.log.info("pod.marked", pod=f"{pod.namespace}/{pod.name}", reason=mark.why or "aligned again")
-            if mark.why and pod.mark.aligned is None:
-                self._publish_event(pod, mark.why)
-        return result in ("written", "gone")
-
-    async def _result(self, pod: PodInfo, mark: AlignmentMark) -> str:
+        now, last, name = self.clock(), self._written.get(pod.uid, _NEVER), f"{pod.namespace}/{pod.name}"
+        # After a long time without a write the wait begins again.
+        quiet = now - last.at > 2 * LONGEST_WAIT
+        self._written[pod.uid] = _LastWrite(now, FIRST_WAIT if quiet else min(2 * last.wait, LONGEST_WAIT))
         # With its UID, a merge patch changes this pod or none.
         metadata = {"uid": pod.uid, "annotations": {ALIGNED: mark.aligned, ALIGNED_WHY: mark.why}}
-        path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
-        what = f"the marks of pod {pod.namespace}/{pod.name}"
+        path, what = pod_path(pod.namespace, pod.name), f"the marks of pod {name}"
+        patch = self.api.patch(path, {"metadata": metadata}, TIMEOUT, how=Patch.MERGE, what=what)
+        result = "written"
         try:
-            async with asyncio.timeout(PATCH_SECONDS):
-                await self.api.patch(path, {"metadata": metadata}, TIMEOUT, how=Patch.MERGE, what=what)
+            await answer(patch, within=PATCH_SECONDS)
         except (NotFound, Conflict):
-            return "gone"
+            result = "gone"
         except Forbidden as error:
-            self._log_forbidden(str(error))
-            return "forbidden"
-        except (ClusterError, TimeoutError) as error:
-            text = str(error) or f"the API server did not answer within {PATCH_SECONDS:g} s"
-            self._quiet_log.warning("mark.failed", pod=f"{pod.namespace}/{pod.name}", error=text)
-            return "failed"
-        return "written"
-
-    def _log_forbidden(self, error: str) -> None:
-        if not self._forbidden:
-            self._forbidden = True
-            self.log.error("mark.forbidden", error=error)
-
-    def _publish_event(self, pod: PodInfo, text: str) -> None:
-        entry = self.alignments.get(pod.uid)
-        best_effort = entry is not None and entry.pending.question.intent.policy is Policy.BEST_EFFORT
-        kind = Type.NORMAL if best_effort else Type.WARNING
-        self.publish(Event(pod.namespace, pod.name, pod.uid, kind, EVENT, text))
+            result = self._errors.forbidden("mark.forbidden", error)
+        except ClusterError as error:
+            result = self._errors.failed("mark.failed", error, pod=name)
+        else:
+            self._errors.succeeded()
+            self.log.info("pod.marked", pod=name, reason=mark.why or "aligned again")
+            if mark.why and pod.mark.aligned is None:
+                entry = self.alignments.get(pod.uid)
+                best_effort = entry is not None and entry.pending.question.intent.policy is Policy.BEST_EFFORT
+                kind = Type.NORMAL if best_effort else Type.WARNING
+                self.publish(Event(pod.namespace, pod.name, pod.uid, kind, EVENT, mark.why))
+        self._writes.labels(result).inc()
+        return result in ("written", "gone")

@@ -4,11 +4,11 @@ Moves in progress: the API server's answer to the eviction, and the alignment of
 Every move ends, whatever happens to the evicted pod: no place is held for ever, and no owner waits for ever.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Gauge
 
 from controller.healing.evictions import EvictionAnswer
 from controller.healing.observing import RunningPodAlignments
@@ -17,6 +17,7 @@ from controller.held import HeldPlaces, owner_key
 from numalign.decision.alignment import Judgement, why
 from numalign.kube.events import Event, Type
 from numalign.kube.pod_informer import PodInfo
+from numalign.kube.writes import FailureLog, counter
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.scheduling.scheduler_state import SchedulerState
@@ -59,38 +60,19 @@ class Moves:
     log: Log
     registry: CollectorRegistry
     clock: Callable[[], float]
-    _handlers: Mapping[EvictionAnswer, Callable[[PodMove, str], None]] = field(init=False)
-    _followers: Mapping[MovePhase, Callable[[PodMove], None]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
-        self._forbidden = False
-        self._handlers = {
-            EvictionAnswer.EVICTED: self._on_evicted,
-            EvictionAnswer.BUDGET: self._on_budget,
-            EvictionAnswer.BUDGETS: self._on_several_budgets,
-            EvictionAnswer.GONE: self._on_gone,
-            EvictionAnswer.FORBIDDEN: self._on_forbidden,
-            EvictionAnswer.UNANSWERED: self._on_unanswered,
-        }
-        self._followers = {
-            MovePhase.EVICTING: self._follow_evicting,
-            MovePhase.EVICTED: self._follow_evicted,
-            MovePhase.REPLACED: self._follow_replaced,
-        }
-        self._moves = Counter(
+        self._errors = FailureLog(self.log, lines=MANY_LINES)
+        self._moves = counter(
             f"{PREFIX}healing_moves",
             "Attempts to move misaligned pods, by outcome.",
             ["outcome"],
-            registry=self.registry,
+            MoveOutcome,
+            self.registry,
         )
-        for outcome in MoveOutcome:
-            self._moves.labels(outcome.value)
-        Gauge(
-            f"{PREFIX}held_places",
-            "Zones reserved for replacements of evicted pods.",
-            registry=self.registry,
-        ).set_function(lambda: len(self.held))
+        text = "Zones reserved for replacements of evicted pods."
+        Gauge(f"{PREFIX}held_places", text, registry=self.registry).set_function(lambda: len(self.held))
 
     def begin(self, pod: PodInfo, node: str) -> PodMove:
         """Begin the move of a pod to a node; raise `ValueError` if the pod has no controller."""
@@ -103,7 +85,29 @@ class Moves:
 
     def answered(self, move: PodMove, answer: EvictionAnswer, text: str) -> None:
         """Handle the result of the eviction; `text` is why the pod is evicted, or is not."""
-        self._handlers[answer](move, text)
+        match answer:
+            case EvictionAnswer.EVICTED:
+                self._evicted(move, text)
+            case EvictionAnswer.BUDGET:
+                self._count(MoveOutcome.BUDGET)
+                self.owners.eviction_failed(move.owner, self.clock())
+                self._quiet_log.warning("healing.budget", pod=_shown(move.pod), reason=text)
+                self._drop(move)
+            case EvictionAnswer.BUDGETS:
+                self._count(MoveOutcome.REFUSED)
+                self._stop(move, f"the API server cannot evict a pod with two PodDisruptionBudgets: {text}")
+            case EvictionAnswer.GONE:
+                # Its name may be that of another pod.
+                self._drop(move)
+            case EvictionAnswer.FORBIDDEN:
+                self._count(MoveOutcome.REFUSED)
+                self._errors.forbidden("healing.forbidden", text, pod=_shown(move.pod))
+                self.owners.eviction_failed(move.owner, self.clock())
+                self._drop(move)
+            case EvictionAnswer.UNANSWERED:
+                # The place is kept until it is observed whether the pod is deleted.
+                self._count(MoveOutcome.UNKNOWN)
+                self._errors.failed("healing.unanswered", text, pod=_shown(move.pod))
 
     def forget(self) -> None:
         """Forget all moves and held places, as another replica leads now."""
@@ -114,86 +118,56 @@ class Moves:
         """Advance every move by what the cluster shows now."""
         self.held.expire()
         for move in [*self.owners.moves.values()]:
-            self._followers[move.phase](move)
+            self._follow(move)
 
-    def _on_evicted(self, move: PodMove, reason: str) -> None:
+    def _evicted(self, move: PodMove, reason: str) -> None:
         self._count(MoveOutcome.ASKED)
-        self._forbidden = False
+        self._errors.succeeded()
         move.phase = MovePhase.EVICTED
-        self.log.info(
-            "healing.evicted", pod=_shown(move.pod), node=move.pod.node, target_node=move.node, reason=reason
-        )
-        self._event(move.pod, Type.NORMAL, MOVED, f"evicted: {reason}")
+        pod = move.pod
+        self.log.info("healing.evicted", pod=_shown(pod), node=pod.node, target_node=move.node, reason=reason)
+        self._event(pod, Type.NORMAL, MOVED, f"evicted: {reason}")
 
-    def _on_budget(self, move: PodMove, text: str) -> None:
-        self._count(MoveOutcome.BUDGET)
-        self.owners.eviction_failed(move.owner, self.clock())
-        self._quiet_log.warning("healing.budget", pod=_shown(move.pod), reason=text)
-        self._drop(move)
+    def _follow(self, move: PodMove) -> None:
+        waited = self.clock() - move.since
+        if move.phase is MovePhase.EVICTING:
+            pod = self.state.pods.get(move.pod.uid)
+            if pod is None or pod.leaving or pod.ended:
+                self._evicted(move, "the API server did not answer, but the pod is being deleted")
+            elif waited >= UNANSWERED_SECONDS:
+                self.owners.eviction_failed(move.owner, self.clock())
+                self._drop(move)
+            return
+        if move.phase is MovePhase.EVICTED:
+            of_owner = (pod for pod in self.state.pods.values() if owner_key(pod) == move.owner)
+            new = sorted((pod.created, pod.uid) for pod in of_owner if pod.uid not in move.known)
+            if new:
+                taken = self.held.taken_by(move.pod.uid)
+                move.replacement = taken if taken in self.state.pods else new[0][1]
+                move.phase, move.since = MovePhase.REPLACED, self.clock()
+            elif not self.held.is_held(move.pod.uid) and waited >= REPLACEMENT_SECONDS:
+                self._count(MoveOutcome.LOST)
+                self._stop(move, "no replacement was created for the evicted pod")
+            return
+        self._follow_replaced(move, waited)
 
-    def _on_several_budgets(self, move: PodMove, text: str) -> None:
-        self._count(MoveOutcome.REFUSED)
-        self._stop(move, f"the API server cannot evict a pod with two PodDisruptionBudgets: {text}")
-
-    def _on_gone(self, move: PodMove, _text: str) -> None:
-        """Drop the move: the pod is gone, and its name may be that of another pod."""
-        self._drop(move)
-
-    def _on_forbidden(self, move: PodMove, text: str) -> None:
-        self._count(MoveOutcome.REFUSED)
-        if not self._forbidden:
-            self._forbidden = True
-            self.log.error("healing.forbidden", pod=_shown(move.pod), error=text)
-        self.owners.eviction_failed(move.owner, self.clock())
-        self._drop(move)
-
-    def _on_unanswered(self, move: PodMove, text: str) -> None:
-        """Keep the place until it is observed whether the pod is deleted."""
-        self._count(MoveOutcome.UNKNOWN)
-        self._quiet_log.warning("healing.unanswered", pod=_shown(move.pod), error=text)
-
-    # Follow.
-
-    def _follow_evicting(self, move: PodMove) -> None:
-        pod = self.state.pods.get(move.pod.uid)
-        if pod is None or pod.leaving or pod.ended:
-            self._on_evicted(move, "the API server did not answer, but the pod is being deleted")
-        elif self.clock() - move.since >= UNANSWERED_SECONDS:
-            self.owners.eviction_failed(move.owner, self.clock())
-            self._drop(move)
-
-    def _follow_evicted(self, move: PodMove) -> None:
-        """Wait for the replacement; if none is created, evict no more pods of the owner for a day."""
-        coming = (pod for pod in self.state.pods.values() if owner_key(pod) == move.owner)
-        new = sorted((pod.created, pod.uid) for pod in coming if pod.uid not in move.known)
-        if new:
-            taken = self.held.taken_by(move.pod.uid)
-            move.replacement = taken if taken in self.state.pods else new[0][1]
-            move.phase, move.since = MovePhase.REPLACED, self.clock()
-        elif not self.held.is_held(move.pod.uid) and self.clock() - move.since >= REPLACEMENT_SECONDS:
-            self._count(MoveOutcome.LOST)
-            self._stop(move, "no replacement was created for the evicted pod")
-
-    def _follow_replaced(self, move: PodMove) -> None:
-        replacement, waited = self.state.pods.get(move.replacement), self.clock() - move.since
+    def _follow_replaced(self, move: PodMove, waited: float) -> None:
+        replacement, entry = self.state.pods.get(move.replacement), self.alignments.get(move.replacement)
         if replacement is None or waited >= START_SECONDS + JUDGED_SECONDS:
             self._count(MoveOutcome.UNKNOWN)
             self._drop(move)
         elif replacement.ended:
             self._no_improvement(move, "its replacement ended")
-        elif replacement.acknowledged:
-            self._follow_running(move, replacement)
-
-    def _follow_running(self, move: PodMove, replacement: PodInfo) -> None:
-        entry = self.alignments.get(replacement.uid)
-        if entry and entry.alignment.misaligned:
+        elif not replacement.acknowledged:
+            return
+        elif entry and entry.alignment.misaligned:
             self._no_improvement(move, f"its replacement is no better aligned: {why(entry.alignment)}")
         elif entry and entry.by_kubelet and entry.alignment.judgement is Judgement.ALIGNED:
             self._count(MoveOutcome.ALIGNED)
             self.owners.move_succeeded(move.owner)
             self.log.info("healing.aligned", pod=_shown(replacement), node=replacement.node)
             self._drop(move)
-        elif self.clock() - move.since >= JUDGED_SECONDS:
+        elif waited >= JUDGED_SECONDS:
             self._count(MoveOutcome.UNKNOWN)
             self._drop(move)
 

@@ -33,14 +33,12 @@ class RunningPodAlignments(Collector):
         self._rules_changed = True
         state.reservations.on_change(self._changed.add)
         state.policy.on_change(self._note_rules)
-        state.cluster.listen(self._take)
+        state.cluster.listen(self._note_rules)
 
-    def _take(self, change: Change) -> None:
-        if isinstance(change, NamespaceChanged):
-            self._note_rules()
-
-    def _note_rules(self) -> None:
-        self._rules_changed = True
+    def _note_rules(self, change: Change | None = None) -> None:
+        """Note that the policy changed, or the rules of a namespace."""
+        if change is None or isinstance(change, NamespaceChanged):
+            self._rules_changed = True
 
     def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
         """Handle a pod that was added or changed: its intent may have changed."""
@@ -49,8 +47,13 @@ class RunningPodAlignments(Collector):
 
     async def judge(self) -> None:
         """Judge the pods of every changed node again; other tasks run in between."""
+        if not self._state.cluster.listed:
+            return
+        if self._rules_changed:
+            self._rules_changed = False
+            self._changed.update(self._state.reservations.node_names())
         time_slice = TimeSlice()
-        for name in sorted(self._due()):
+        for name in sorted(self._changed):
             await time_slice.share()
             self._changed.discard(name)
             judged = {entry.pod.uid: entry for entry in pod_alignments(self._state, name)}
@@ -60,14 +63,6 @@ class RunningPodAlignments(Collector):
                 self._by_node[name] = judged
             else:
                 self._by_node.pop(name, None)
-
-    def _due(self) -> set[str]:
-        if not self._state.cluster.listed:
-            return set()
-        if self._rules_changed:
-            self._rules_changed = False
-            self._changed.update(self._state.reservations.node_names())
-        return {*self._changed}
 
     def __iter__(self) -> Iterator[PodAlignment]:
         """Iterate over all judged pods."""
@@ -84,11 +79,8 @@ class RunningPodAlignments(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the current counts."""
-        family = GaugeMetricFamily(
-            f"{PREFIX}misaligned_pods",
-            "Pods that were observed to be misaligned.",
-            labels=["namespace"],
-        )
+        text = "Pods that were observed to be misaligned."
+        family = GaugeMetricFamily(f"{PREFIX}misaligned_pods", text, labels=["namespace"])
         # Counters keep names that have become zero.
         self._misaligned = +self._misaligned
         namespaces = self._state.cluster.namespaces
@@ -102,5 +94,4 @@ class RunningPodAlignments(Collector):
 
 
 def _misaligned(judged: Iterable[PodAlignment]) -> Iterator[str]:
-    """Yield the namespace of each misaligned pod."""
     return (entry.pod.namespace for entry in judged if entry.alignment.misaligned)

@@ -6,12 +6,13 @@ pods of an owner are settled is read from the cluster, so the next leader knows 
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from controller.held import OwnerKey, owner_key
 from numalign.kube.pod_informer import PodInfo
+from numalign.kube.writes import backoff
 
 MOST_FAILED_MOVES = 3
 """Unsuccessful moves in a row after which no pods of an owner are evicted for a day."""
@@ -107,14 +108,15 @@ class Owners:
         if failed_moves >= MOST_FAILED_MOVES:
             self.stop(owner, now)
             return True
-        self._put(owner, _Record(failed_moves, before.failed_evictions, now + _backoff(failed_moves)))
+        until = now + backoff(failed_moves - 1, FIRST_BACKOFF, LONGEST_BACKOFF)
+        self._put(owner, _Record(failed_moves, before.failed_evictions, until))
         return False
 
     def eviction_failed(self, owner: OwnerKey, now: float) -> None:
         """Handle a failed eviction, for example because of a PodDisruptionBudget: wait longer each time."""
         before = self._records.get(owner, _UNKNOWN)
-        failed_evictions = before.failed_evictions + 1
-        self._put(owner, _Record(before.failed_moves, failed_evictions, now + _backoff(failed_evictions)))
+        until = now + backoff(before.failed_evictions, FIRST_BACKOFF, LONGEST_BACKOFF)
+        self._put(owner, _Record(before.failed_moves, before.failed_evictions + 1, until))
 
     def stop(self, owner: OwnerKey, now: float) -> None:
         """Evict no pods of an owner for a day."""
@@ -131,14 +133,5 @@ class Owners:
 
 def unsettled_owners(pods: Iterable[PodInfo]) -> frozenset[OwnerKey]:
     """Return the owners with a pod that has not ended and is leaving or not acknowledged yet."""
-    return frozenset(owner for owner in _owners_of_unsettled(pods))
-
-
-def _owners_of_unsettled(pods: Iterable[PodInfo]) -> Iterator[OwnerKey]:
-    for pod in pods:
-        if not pod.ended and (pod.leaving or not pod.acknowledged) and (owner := owner_key(pod)):
-            yield owner
-
-
-def _backoff(times: int) -> float:
-    return min(FIRST_BACKOFF * 2.0 ** min(times - 1, 16), LONGEST_BACKOFF)
+    unsettled = (pod for pod in pods if not pod.ended and (pod.leaving or not pod.acknowledged))
+    return frozenset(owner for pod in unsettled if (owner := owner_key(pod)))

@@ -38,39 +38,35 @@ def template_of(raw: _Json, node: str) -> dict[str, Any]:
     metadata.pop("uid", None)
     spec.pop("nodeName", None)
     affinity = inner(spec.get("affinity"), "nodeAffinity")
-    if isinstance(affinity, dict) and isinstance(affinity.get(REQUIRED), dict):
-        required = _freed(affinity[REQUIRED], pin=node if pinned else None)
-        kept = {key: value for key, value in affinity.items() if key != REQUIRED}
-        spec["affinity"] = {
-            **spec["affinity"],
-            "nodeAffinity": {**kept, **({REQUIRED: required} if required else {})},
-        }
+    terms = inner(inner(affinity, REQUIRED), "nodeSelectorTerms")
+    if isinstance(affinity, dict) and isinstance(terms, list):
+        freed = [_without_nodes(term, node if pinned else None) for term in terms]
+        kept = dict(affinity)
+        if freed != terms and freed == [{}]:
+            # Nothing but the node was required.
+            del kept[REQUIRED]
+        else:
+            kept[REQUIRED] = {**affinity[REQUIRED], "nodeSelectorTerms": freed}
+        spec["affinity"] = {**spec["affinity"], "nodeAffinity": kept}
     return {**raw, "metadata": metadata, "spec": spec}
 
 
-def _freed(required: _Json, *, pin: str | None) -> dict[str, Any] | None:
-    """Return the required terms without a pin and exclusions; None if nothing else was required."""
-    terms = required.get("nodeSelectorTerms")
-    if not isinstance(terms, list):
-        return dict(required)
-    freed = [_without_nodes(term, pin) if isinstance(term, dict) else term for term in terms]
-    if freed != terms and len(freed) == 1 and not freed[0]:
-        return None
-    return {**required, "nodeSelectorTerms": freed}
-
-
-def _without_nodes(term: _Json, pin: str | None) -> dict[str, Any]:
-    of_pin = {"key": NAME_FIELD, "operator": "In", "values": [pin]}
+def _without_nodes(term: object, pin: str | None) -> object:
+    """Return a required term without a pin to this node, and without exclusions of nodes."""
+    if not isinstance(term, dict):
+        return term
     freed = dict(term)
     for key in ("matchFields", "matchExpressions"):
         if isinstance(listed := term.get(key), list):
-            freed[key] = [each for each in listed if not (each == of_pin or _excludes_nodes(each))]
+            freed[key] = [each for each in listed if not _chooses_node(each, pin)]
             if not freed[key]:
                 del freed[key]
     return freed
 
 
-def _excludes_nodes(requirement: object) -> bool:
+def _chooses_node(requirement: object, pin: str | None) -> bool:
+    if requirement == {"key": NAME_FIELD, "operator": "In", "values": [pin]}:
+        return True
     return inner(requirement, "key") == NODE_LABEL and inner(requirement, "operator") == Operator.NOT_IN
 
 
@@ -106,7 +102,7 @@ class BetterPlaces:
                 return name
             evaluated += 1
             if evaluated >= MOST_EVALUATED:
-                return None
+                break
         return None
 
     def _in_order(self, names: Sequence[str], pending: PendingPod) -> Sequence[str]:

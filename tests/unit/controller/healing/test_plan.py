@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from controller.healing.eviction_limits import Rates
-from controller.healing.plan import HealingRules, plan
+from controller.healing.plan import plan
+from controller.settings import ControllerSettings
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.kinds import PODS_IN_FILES, Object
-from numalign.model.intent import Match
 from tests.unit.controller.healing.conftest import SPREAD, Cluster, Leader, web
 from tests.worlds.notation import table
 from tests.worlds.scorer import NOW, TEAM, Raw, snapshot
@@ -28,8 +27,7 @@ async def planned(cluster: Cluster, *pods: Raw, gates: bool = True) -> tuple[str
     }
     namespaces: dict[str, Any] = {**cluster.namespaces}
     current = snapshot(cluster.nodes, placements=cluster.placements, **namespaces)
-    rules = HealingRules(policy, Match.SATISFIES, gates, Rates(owner=600, node=300, cluster=6))
-    lines = await plan(current, stored, rules, now=NOW)
+    lines = await plan(current, stored, ControllerSettings(gates=gates), policy, now=NOW)
     assert (cluster.version, cluster.evictions) == (before, [])
     return lines
 
