@@ -20,7 +20,6 @@ from numalign.cache.admission import AdmissionDecision
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube import exporters
 from numalign.kube.admission_caches import GatheredCache
-from numalign.kube.cluster import NodeState
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.lru import Caches
 from numalign.runtime.cooperative import TimeSlice, computed
@@ -56,13 +55,27 @@ class OffenderReports:
             return None
         cache = await self.cache.current()
         await self.alignments.judge()
-        pods, nodes = await self._pods(cache), self._nodes()
+        pods = await self._pods(cache)
+        cluster, now = self.state.cluster, self.wall()
+        nodes: dict[str, RuleOutcome] = {}
+        for name, state in sorted(cluster.states.items()):
+            if state.node is None:
+                nodes[name] = RuleOutcome.WARN
+            else:
+                stale = exporters.of_node(cluster, name, now=now).stale
+                nodes[name] = RuleOutcome.FAIL if stale else RuleOutcome.PASS
         return await asyncio.to_thread(_reports, pods, nodes)
 
     async def _pods(self, cache: ClusterCache) -> Mapping[str, list[RunningPod]]:
         """Return the evaluated running pods, by namespace."""
-        judge, judged = self._judge(cache), defaultdict[str, list[RunningPod]](list)
-        time_slice = TimeSlice()
+        cluster, policy, now = self.state.cluster, self.state.policy.now, self.wall()
+        refusals = policy.refusals(unknown_may_fit=self.unknown_may_fit)
+
+        def decide(pod: PodQuestion) -> AdmissionDecision:
+            return admission.decide(pod, cache, refusals, now=now, served=cluster.served, runs=True)
+
+        judge = RunningPodJudge(self.state.reader, EffectivePolicy.of(cluster, policy), decide)
+        judged, time_slice = defaultdict[str, list[RunningPod]](list), TimeSlice()
         for uid in tuple(self.state.pods):
             await time_slice.share()
             pod = self.state.pods.get(uid)
@@ -72,26 +85,6 @@ class OffenderReports:
             alignment = entry.alignment if entry else None
             judged[pod.namespace].append(await computed(cache.pace, partial(judge.judge, pod, alignment)))
         return judged
-
-    def _judge(self, cache: ClusterCache) -> RunningPodJudge:
-        cluster, policy, now = self.state.cluster, self.state.policy.now, self.wall()
-        refusals = policy.refusals(unknown_may_fit=self.unknown_may_fit)
-
-        def decide(pod: PodQuestion) -> AdmissionDecision:
-            return admission.decide(pod, cache, refusals, now=now, served=cluster.served, runs=True)
-
-        return RunningPodJudge(self.state.reader, EffectivePolicy.of(cluster, policy), decide)
-
-    def _nodes(self) -> Mapping[str, RuleOutcome]:
-        """Return the state of each node's topology."""
-        cluster, now = self.state.cluster, self.wall()
-
-        def outcome(name: str, state: NodeState) -> RuleOutcome:
-            if state.node is None:
-                return RuleOutcome.WARN
-            return RuleOutcome.FAIL if exporters.of_node(cluster, name, now=now).stale else RuleOutcome.PASS
-
-        return {name: outcome(name, state) for name, state in sorted(cluster.states.items())}
 
 
 def _reports(

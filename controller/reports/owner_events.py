@@ -10,20 +10,21 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
 from urllib.parse import quote
 
 from numalign.cache.admission import below_text
 from numalign.cache.pod_question import PodQuestion
+from numalign.kube.client import Api
 from numalign.kube.decode.parts import Part, group
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.errors import ClusterError, Forbidden, NotFound
 from numalign.kube.events import Event, Type
 from numalign.kube.pod_informer import LONGEST_NAME, Owner, PodInfo, owner_of
+from numalign.kube.writes import FailureLog, answer
 from numalign.lru import LRU
 from numalign.namespace_queue import NamespaceQueue
 from numalign.runtime.clock import Sleep
-from numalign.runtime.logs import MANY_LINES, Log, QuietLog
+from numalign.runtime.logs import MANY_LINES, Log
 from numalign.scheduling.scheduler_state import SchedulerState
 
 EVENT = "NUMABelowWarn"
@@ -50,26 +51,15 @@ _OwnerKey = tuple[str, Owner]
 """The namespace, and all that a pod says of its owner: a tenant may write any UID into a pod."""
 
 
-class OwnerReader(Protocol):
-    """The method of `Api` that is used; the real one raises `ClusterError`."""
-
-    async def get(self, path: str, *, what: str, most: int | None = None) -> object:
-        """Return the object at `path`."""
-
-
-@dataclass(frozen=True, slots=True)
-class _NamedOwner:
-    """The object of an event: an owner, and its API version; "" if that is unknown."""
-
-    owner: Owner
-    api_version: str
+_NamedOwner = tuple[Owner, str]
+"""The object of an event: an owner, and its API version; "" if that is unknown."""
 
 
 @dataclass(eq=False, kw_only=True)
 class OwnerEvents:
     """Writes events on owners while `leading` returns True."""
 
-    api: OwnerReader
+    api: Api
     state: SchedulerState
     leading: Callable[[], bool]
     publish: Callable[[Event], None]
@@ -80,10 +70,9 @@ class OwnerEvents:
     )
     _notified: LRU[tuple[_OwnerKey, str], None] = field(init=False, default_factory=lambda: LRU(REMEMBERED))
     _above: LRU[_OwnerKey, _NamedOwner] = field(init=False, default_factory=lambda: LRU(REMEMBERED))
-    _forbidden: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
+        self._errors = FailureLog(self.log, lines=MANY_LINES)
 
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
         """Handle a pod that was added or changed."""
@@ -108,41 +97,28 @@ class OwnerEvents:
         while self._waiting and event_count < PER_TURN:
             owner, uid = self._waiting.take()
             pod = self.state.pods.get(uid)
-            text = self._text(pod, policy) if pod else None
-            if pod is None or text is None or ((pod.namespace, owner), text) in self._notified:
+            if pod is None:
+                continue
+            question = self.state.reader.read(pod.request, pod.namespace, policy)
+            warn = question.rules.warn if isinstance(question, PodQuestion) else None
+            if not isinstance(question, PodQuestion) or warn is None or not question.requests_less_than(warn):
+                continue
+            text = f"its pods are admitted with a warning: {below_text(question, warn)}"
+            if ((pod.namespace, owner), text) in self._notified:
                 continue
             event_count += 1
-            await self._notify(pod, owner, text)
+            self._notified.put(((pod.namespace, owner), text), None)
+            await self._notify(pod.namespace, owner, text)
 
-    def _text(self, pod: PodInfo, policy: EffectivePolicy) -> str | None:
-        """Return the message for the owner; None if there is none."""
-        question = self.state.reader.read(pod.request, pod.namespace, policy)
-        if not isinstance(question, PodQuestion) or question.rules.warn is None:
-            return None
-        if not question.requests_less_than(question.rules.warn):
-            return None
-        return f"its pods are admitted with a warning: {below_text(question, question.rules.warn)}"
-
-    async def _notify(self, pod: PodInfo, owner: Owner, text: str) -> None:
-        self._notified.put(((pod.namespace, owner), text), None)
-        above = await self._highest(pod.namespace, owner)
-        named = above.owner
-        event = Event(
-            pod.namespace,
-            named.name,
-            named.uid,
-            Type.WARNING,
-            EVENT,
-            text,
-            kind=named.kind,
-            api_version=above.api_version,
-        )
-        self.log.info("owner.warned", owner=f"{named.kind} {pod.namespace}/{named.name}", reason=text)
-        self.publish(event)
+    async def _notify(self, namespace: str, owner: Owner, text: str) -> None:
+        named, version = await self._highest(namespace, owner)
+        self.log.info("owner.warned", owner=f"{named.kind} {namespace}/{named.name}", reason=text)
+        about = namespace, named.name, named.uid
+        self.publish(Event(*about, Type.WARNING, EVENT, text, kind=named.kind, api_version=version))
 
     async def _highest(self, namespace: str, owner: Owner) -> _NamedOwner:
         """Return the owner of a ReplicaSet if it can be read; any other owner is returned as it is."""
-        itself = _NamedOwner(owner, _VERSIONS.get(owner.group, ""))
+        itself = owner, _VERSIONS.get(owner.group, "")
         if (owner.group, owner.kind) != ("apps", "ReplicaSet"):
             return itself
         key = (namespace, owner)
@@ -152,26 +128,21 @@ class OwnerEvents:
             f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/replicasets/{quote(owner.name, safe='')}"
         )
         what = f"replicaset {namespace}/{owner.name}"
+        read = self.api.get(path, what=what, most=MOST_BYTES)
         try:
-            async with asyncio.timeout(READ_SECONDS):
-                metadata = Part(await self.api.get(path, what=what, most=MOST_BYTES))["metadata"]
+            metadata = Part(await answer(read, within=READ_SECONDS))["metadata"]
         except Forbidden as error:
-            self._log_forbidden(str(error))
+            self._errors.forbidden("owner.forbidden", error)
             return itself
-        except (ClusterError, TimeoutError) as error:
-            if not isinstance(error, NotFound):
-                text = str(error) or f"the API server did not answer within {READ_SECONDS:g} s"
-                self._quiet_log.warning("owner.unreadable", owner=what, error=text)
+        except NotFound:
             return itself
-        self._forbidden = False
+        except ClusterError as error:
+            self._errors.failed("owner.unreadable", error, owner=what)
+            return itself
+        self._errors.succeeded()
         owner_of_owner = _owner_in(metadata) if metadata["uid"].text() == owner.uid else None
         self._above.put(key, owner_of_owner or itself)
         return owner_of_owner or itself
-
-    def _log_forbidden(self, error: str) -> None:
-        if not self._forbidden:
-            self._forbidden = True
-            self.log.error("owner.forbidden", error=error)
 
 
 def _owner_in(metadata: Part) -> _NamedOwner | None:
@@ -185,4 +156,4 @@ def _owner_in(metadata: Part) -> _NamedOwner | None:
         if reference["uid"].text() == owner.uid
     )
     version = next(written, "")
-    return _NamedOwner(owner, version if group(version) == owner.group else "")
+    return owner, version if group(version) == owner.group else ""

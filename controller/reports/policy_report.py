@@ -18,7 +18,7 @@ import orjson
 
 from numalign.kube.decode.parts import Part, inner
 from numalign.model.errors import cut
-from numalign.scheduling.running_pods import SEVEREST_FIRST, PodRule, RuleOutcome, RuleResult, RunningPod
+from numalign.scheduling.running_pods import SEVEREST_FIRST, PodRule, RuleOutcome, RunningPod
 
 GROUP, VERSION = "wgpolicyk8s.io", "v1alpha2"
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -49,7 +49,6 @@ _SEVERITIES: Mapping[str, str] = MappingProxyType(
         PodRule.ADMITTED: "high",
     }
 )
-_OF_NODES = "medium"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +69,10 @@ class ReportEntry:
 
     def written(self, seconds: int) -> dict[str, Any]:
         """Return the result as part of a report that was made at a time, in seconds since 1970."""
-        message = {"message": cut(self.message, LONGEST_MESSAGE)} if self.message else {}
         return {
-            "source": NAME,
-            "policy": NAME,
-            "category": CATEGORY,
-            "rule": self.rule,
-            "result": str(self.outcome),
+            **_result(self.rule, str(self.outcome), seconds),
             "severity": self.severity,
-            **message,
-            "timestamp": {"seconds": seconds, "nanos": 0},
+            **({"message": cut(self.message, LONGEST_MESSAGE)} if self.message else {}),
             "resources": [dict(self.resource)],
             "properties": dict(self.properties),
         }
@@ -116,24 +109,20 @@ class PolicyReport:
         entries = tuple(self.entries())
         results, left_out = _within_bounds(entries, int(now))
         counts = Counter(entry.outcome for entry in entries)
-        metadata: dict[str, Any] = {
-            "name": NAME,
-            **({"namespace": self.namespace} if self.namespace else {}),
-            "labels": {OWNED: NAME},
-            "annotations": {},
-            **({"ownerReferences": [dict(owner)]} if owner else {}),
-        }
-        scope = {"apiVersion": "v1", "kind": "Namespace", "name": self.namespace}
-        namespaced = {"scope": scope} if self.namespace else {}
+        metadata: dict[str, Any] = {"name": NAME, "labels": {OWNED: NAME}}
+        if owner:
+            metadata["ownerReferences"] = [dict(owner)]
         body: dict[str, Any] = {
             "apiVersion": API_VERSION,
             "kind": "PolicyReport" if self.namespace else "ClusterPolicyReport",
             "metadata": metadata,
-            **namespaced,
             "summary": {str(outcome): counts[outcome] for outcome in RuleOutcome},
             "results": results,
         }
-        metadata["annotations"][DIGEST] = f"{self.digest} {_content_digest(body)}"
+        if self.namespace:
+            metadata["namespace"] = self.namespace
+            body["scope"] = {"apiVersion": "v1", "kind": "Namespace", "name": self.namespace}
+        metadata["annotations"] = {DIGEST: f"{self.digest} {_content_digest(body)}"}
         return body, left_out
 
 
@@ -159,22 +148,18 @@ def _within_bounds(entries: Sequence[ReportEntry], seconds: int) -> tuple[list[d
             break
         results.append(result)
     left_out = len(entries) - len(results)
-    return [*results, *([_left_out(left_out, seconds)] if left_out else [])], left_out
+    if left_out:
+        # The summary does not count this one.
+        text = f"{left_out:,} more results do not fit into this report; `kubectl numa check` lists all pods"
+        outcome = str(RuleOutcome.SKIP)
+        results.append({**_result("left-out", outcome, seconds), "message": text})
+    return results, left_out
 
 
-def _left_out(count: int, seconds: int) -> dict[str, Any]:
-    """Return a result with the number left out; the summary does not count it."""
-    return {
-        "source": NAME,
-        "policy": NAME,
-        "category": CATEGORY,
-        "rule": "left-out",
-        "result": str(RuleOutcome.SKIP),
-        "message": (
-            f"{count:,} more results do not fit into this report; `kubectl numa check` lists all pods"
-        ),
-        "timestamp": {"seconds": seconds, "nanos": 0},
-    }
+def _result(rule: str, outcome: str, seconds: int) -> dict[str, Any]:
+    time = {"seconds": seconds, "nanos": 0}
+    words = {"source": NAME, "policy": NAME, "category": CATEGORY, "rule": rule, "result": outcome}
+    return {**words, "timestamp": time}
 
 
 def of_namespace(namespace: str, pods: Iterable[RunningPod]) -> PolicyReport | None:
@@ -185,41 +170,31 @@ def of_namespace(namespace: str, pods: Iterable[RunningPod]) -> PolicyReport | N
 
 def _of_pod(pod: RunningPod) -> Iterator[ReportEntry]:
     info, owner = pod.pod, pod.pod.owner
-    resource = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "namespace": info.namespace,
-        "name": info.name,
-        "uid": info.uid,
-    }
-    properties = {
-        "node": info.node,
-        "policy": pod.policy or "none",
-        **({"owner": f"{owner.kind}/{owner.name}"} if owner else {}),
-    }
+    names = {"namespace": info.namespace, "name": info.name, "uid": info.uid}
+    resource = {"apiVersion": "v1", "kind": "Pod", **names}
+    properties = {"node": info.node, "policy": pod.policy or "none"}
+    if owner:
+        properties["owner"] = f"{owner.kind}/{owner.name}"
     for result in pod.results:
+        content, severity = result.message, _SEVERITIES[result.rule]
+        if result.rule is PodRule.ADMITTED and pod.decision:
+            # Why admission decides is worth a write, but not how it counts nodes.
+            content = " ".join(filter(None, (pod.decision.state, pod.decision.unpinned)))
         yield ReportEntry(
-            result.rule,
-            result.outcome,
-            _SEVERITIES[result.rule],
-            result.message,
-            resource,
-            _content(pod, result),
-            properties,
+            result.rule, result.outcome, severity, result.message, resource, content, properties
         )
-
-
-def _content(pod: RunningPod, result: RuleResult) -> str:
-    """Return the part of a result that is worth a write: why admission decides, not how it counts nodes."""
-    if result.rule is PodRule.ADMITTED and pod.decision:
-        return " ".join(filter(None, (pod.decision.state, pod.decision.unpinned)))
-    return result.message
 
 
 def of_nodes(nodes: Mapping[str, RuleOutcome]) -> PolicyReport | None:
     """Return the report of the nodes, by topology: pass, fail (stale) or warn (missing)."""
-    in_order = sorted(nodes.items())
-    return PolicyReport.of("", lambda: (_of_node(name, outcome) for name, outcome in in_order))
+
+    def entries() -> Iterator[ReportEntry]:
+        for name, outcome in sorted(nodes.items()):
+            message = _OF_TOPOLOGIES.get(outcome, "")
+            resource = {"apiVersion": "v1", "kind": "Node", "name": name}
+            yield ReportEntry("topology", outcome, "medium", message, resource, message, {})
+
+    return PolicyReport.of("", entries)
 
 
 _OF_TOPOLOGIES: Mapping[RuleOutcome, str] = MappingProxyType(
@@ -228,9 +203,3 @@ _OF_TOPOLOGIES: Mapping[RuleOutcome, str] = MappingProxyType(
         RuleOutcome.WARN: "it publishes no NUMA topology",
     }
 )
-
-
-def _of_node(name: str, outcome: RuleOutcome) -> ReportEntry:
-    message = _OF_TOPOLOGIES.get(outcome, "")
-    resource = {"apiVersion": "v1", "kind": "Node", "name": name}
-    return ReportEntry("topology", outcome, _OF_NODES, message, resource, message, {})

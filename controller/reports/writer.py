@@ -9,12 +9,11 @@ was written, and the results show whether that was changed.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 from urllib.parse import quote
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Gauge
 
 from controller.reports.policy_report import (
     API_VERSION,
@@ -25,9 +24,10 @@ from controller.reports.policy_report import (
     PolicyReport,
     digest_of,
 )
-from numalign.kube.client import Patch, Query
+from numalign.kube.client import Api, Patch, Query
 from numalign.kube.decode.parts import Part
 from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound
+from numalign.kube.writes import FailureLog, answer, counter
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
@@ -66,19 +66,6 @@ _GROUP_PATH = f"/apis/{GROUP}/{VERSION}"
 _OWNER_PATH = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{OWNER}"
 
 
-class ReportObjects(Protocol):
-    """The methods of `Api` that are used; the real one raises `ClusterError`."""
-
-    async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
-        """Return the object at `path`."""
-
-    async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
-        """Change the object at `path`."""
-
-    async def delete(self, path: str, options: object, *, what: str) -> object:
-        """Delete the object at `path`."""
-
-
 @dataclass(frozen=True, slots=True)
 class StoredReport:
     """A stored report of ours; the digest is "" if its content is not what was written."""
@@ -91,7 +78,7 @@ class StoredReport:
 class ReportWriter:
     """Writes the `reports` while `leading` returns True. `clock` is in seconds, `wall` since 1970."""
 
-    api: ReportObjects
+    api: Api
     reports: Callable[[], Awaitable[Mapping[str, PolicyReport] | None]]
     leading: Callable[[], bool]
     log: Log
@@ -106,32 +93,27 @@ class ReportWriter:
     _next: dict[str, float] = field(init=False, default_factory=dict)
     _soonest: dict[str, float] = field(init=False, default_factory=dict)
     _left_out: dict[str, int] = field(init=False, default_factory=dict)
-    _forbidden: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
-        self._writes = Counter(
+        self._errors = FailureLog(self.log, lines=MANY_LINES)
+        self._writes = counter(
             f"{PREFIX}report_writes",
             "Writes of policy reports, by result.",
             ["result"],
-            registry=self.registry,
+            ("written", "removed", "gone", "forbidden", "failed"),
+            self.registry,
         )
-        for result in ("written", "removed", "gone", "forbidden", "failed"):
-            self._writes.labels(result)
-        Gauge(
-            f"{PREFIX}report_results_left_out",
-            "Results that do not fit into the policy reports of their namespaces.",
-            registry=self.registry,
-        ).set_function(lambda: sum(self._left_out.values()))
+        text = "Results that do not fit into the policy reports of their namespaces."
+        left_out = Gauge(f"{PREFIX}report_results_left_out", text, registry=self.registry)
+        left_out.set_function(lambda: sum(self._left_out.values()))
 
     async def run(self) -> None:
         """Keep reports up to date; never returns, and no failure of the cluster ends it."""
         while True:
             try:
                 await self.turn()
-            except Forbidden as error:
-                self._log_forbidden(str(error))
-            except (ClusterError, TimeoutError) as error:
+            except ClusterError as error:
                 self._failed("all of them", error)
             except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
                 self.log.failed("report.internal_error", error)
@@ -152,7 +134,15 @@ class ReportWriter:
                 self._next["judged"] = -math.inf
                 return
             self._wanted = wanted
-        for namespace in [*self._due()][:PER_TURN]:
+        # The namespaces whose report differs from the stored one, and may be written again.
+        now, stored, due = self.clock(), self._stored or {}, list[str]()
+        self._soonest = {name: at for name, at in self._soonest.items() if at > now}
+        for name in sorted({*self._wanted, *stored}):
+            report, there = self._wanted.get(name), stored.get(name)
+            differs = (report.digest if report else None) != (there.digest if there else None)
+            if differs and _plural(name) in self._served and name not in self._soonest:
+                due.append(name)
+        for namespace in due[:PER_TURN]:
             # Leadership may change during a write.
             if not self.leading():
                 return
@@ -170,10 +160,10 @@ class ReportWriter:
         """Return whether the API server serves kinds of reports."""
         if len(self._served) < len(KINDS) and self._is_due("served", SERVED_SECONDS):
             try:
-                answer = Part(await self._answer(self.api.get(_GROUP_PATH, what=API_VERSION)))
+                group = await self._get(_GROUP_PATH, what=API_VERSION)
             except NotFound:
                 return False
-            names = {each["name"].text() for each in answer["resources"].objects()}
+            names = {each["name"].text() for each in group["resources"].objects()}
             if names & KINDS != self._served:
                 self._served = frozenset(names & KINDS)
                 self.log.info("report.served", kinds=sorted(self._served))
@@ -183,122 +173,92 @@ class ReportWriter:
         """Return whether the stored reports are known."""
         if self._is_due("read", SERVED_SECONDS if self._stored is None else REREAD_SECONDS):
             try:
-                await self._read()
+                stored = {namespace: report async for namespace, report in self._each_stored()}
+                self._owner = await self._owner_of_reports()
             except NotFound:
                 # The kinds are gone with their CRD.
                 self._served, self._stored = frozenset(), None
             else:
+                self._stored = stored
                 self._next["read"] = self.clock() + REREAD_SECONDS
         return self._stored is not None
 
-    async def _read(self) -> None:
-        """Read the stored reports of ours, and the owner of new ones."""
-        stored = {namespace: report async for namespace, report in self._each_stored()}
-        try:
-            owner = Part(await self._answer(self.api.get(_OWNER_PATH, what=f"clusterrole {OWNER}")))
-        except NotFound:
-            self._owner = None
-        except Forbidden as error:
-            self._owner = None
-            self._quiet_log.warning("report.no_owner", error=str(error))
-        else:
-            self._owner = {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRole",
-                "name": OWNER,
-                "uid": owner["metadata"]["uid"].text(),
-            }
-        self._stored = stored
-
     async def _each_stored(self) -> AsyncIterator[tuple[str, StoredReport]]:
+        """Yield our stored reports by namespace."""
         for plural in sorted(self._served):
-            token = ""
-            while True:
+            token, more = "", True
+            while more:
                 query = [("labelSelector", f"{OWNED}={NAME}"), ("limit", str(PAGE))]
                 query += [("continue", token)] if token else []
-                page = Part(await self._answer(self.api.get(f"{_GROUP_PATH}/{plural}", query, what=plural)))
+                page = await self._get(f"{_GROUP_PATH}/{plural}", query, what=plural)
                 for item in page["items"].objects():
                     metadata = item["metadata"]
                     if metadata["name"].text() == NAME and metadata["labels"][OWNED].text() == NAME:
                         report = StoredReport(metadata["uid"].text(), digest_of(item))
                         yield metadata["namespace"].text(), report
                 token = page["metadata"]["continue"].text()
-                if not token:
-                    break
+                more = bool(token)
 
-    def _due(self) -> Iterator[str]:
-        """Yield the namespaces whose report differs from the stored one, and may be written again."""
-        now, stored = self.clock(), self._stored or {}
-        self._soonest = {name: at for name, at in self._soonest.items() if at > now}
-        for name in sorted({*self._wanted, *stored}):
-            if _plural(name) not in self._served or name in self._soonest:
-                continue
-            wanted, there = self._wanted.get(name), stored.get(name)
-            if (wanted.digest if wanted else None) != (there.digest if there else None):
-                yield name
+    async def _owner_of_reports(self) -> Mapping[str, str] | None:
+        """Return a reference to the ClusterRole; None if it does not exist or must not be read."""
+        try:
+            role = await self._get(_OWNER_PATH, what=f"clusterrole {OWNER}")
+        except NotFound:
+            return None
+        except Forbidden as error:
+            self._quiet_log.warning("report.no_owner", error=str(error))
+            return None
+        uid = role["metadata"]["uid"].text()
+        version = "rbac.authorization.k8s.io/v1"
+        return {"apiVersion": version, "kind": "ClusterRole", "name": OWNER, "uid": uid}
+
+    async def _get(self, path: str, query: Query = (), *, what: str) -> Part:
+        return Part(await answer(self.api.get(path, query, what=what), within=ANSWER_SECONDS))
 
     async def _write(self, namespace: str) -> None:
         """Write or delete the report of a namespace."""
         self._soonest[namespace] = self.clock() + SPACING_SECONDS
         wanted, stored = self._wanted.get(namespace), self._stored
         what = f"policyreport {namespace}/{NAME}" if namespace else f"clusterpolicyreport {NAME}"
+        place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+        path = f"{_GROUP_PATH}{place}/{_plural(namespace)}/{NAME}"
         if stored is None:
             return
         try:
             if wanted:
-                stored[namespace] = await self._apply(wanted, what)
+                body, left_out = await asyncio.to_thread(wanted.written, now=self.wall(), owner=self._owner)
+                query = [("fieldManager", MANAGER), ("force", "true")]
+                patch = self.api.patch(path, body, query, how=Patch.APPLY, what=what)
+                made = Part(await answer(patch, within=ANSWER_SECONDS))
+                stored[namespace] = StoredReport(made["metadata"]["uid"].text(), wanted.digest)
+                self._left_out[namespace] = left_out
+                self._writes.labels("written").inc()
+                self.log.info("report.written", report=what, summary=body["summary"], left_out=left_out)
             else:
-                await self._remove(stored[namespace], namespace, what)
+                preconditions = {"uid": stored[namespace].uid}
+                options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+                await answer(self.api.delete(path, options, what=what), within=ANSWER_SECONDS)
                 del stored[namespace]
+                self._left_out.pop(namespace, None)
+                self._writes.labels("removed").inc()
+                self.log.info("report.removed", report=what)
         except (NotFound, Conflict) as error:
             # The namespace or the kind is being deleted, or another program was faster.
             self._writes.labels("gone").inc()
             self.log.debug("report.gone", report=what, error=str(error))
             self._served, self._stored, self._next = frozenset(), None, {}
-        except Forbidden as error:
-            self._log_forbidden(str(error))
-        except (ClusterError, TimeoutError) as error:
+        except ClusterError as error:
             self._failed(what, error)
         else:
-            self._forbidden = False
+            self._errors.succeeded()
 
-    async def _apply(self, wanted: PolicyReport, what: str) -> StoredReport:
-        body, left_out = await asyncio.to_thread(wanted.written, now=self.wall(), owner=self._owner)
-        query = [("fieldManager", MANAGER), ("force", "true")]
-        path = _path(wanted.namespace)
-        answer = await self._answer(self.api.patch(path, body, query, how=Patch.APPLY, what=what))
-        self._writes.labels("written").inc()
-        self._left_out[wanted.namespace] = left_out
-        self.log.info("report.written", report=what, summary=body["summary"], left_out=left_out)
-        return StoredReport(Part(answer)["metadata"]["uid"].text(), wanted.digest)
-
-    async def _remove(self, stored: StoredReport, namespace: str, what: str) -> None:
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": stored.uid}}
-        await self._answer(self.api.delete(_path(namespace), options, what=what))
-        self._left_out.pop(namespace, None)
-        self._writes.labels("removed").inc()
-        self.log.info("report.removed", report=what)
-
-    async def _answer(self, call: Awaitable[object]) -> object:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return await call
-
-    def _log_forbidden(self, error: str) -> None:
-        self._writes.labels("forbidden").inc()
-        if not self._forbidden:
-            self._forbidden = True
-            self.log.error("report.forbidden", error=error)
-
-    def _failed(self, what: str, error: Exception) -> None:
-        self._writes.labels("failed").inc()
-        text = str(error) or f"the API server did not answer within {ANSWER_SECONDS:g} s"
-        self._quiet_log.warning("report.failed", report=what, error=text)
+    def _failed(self, what: str, error: ClusterError) -> None:
+        if isinstance(error, Forbidden):
+            result = self._errors.forbidden("report.forbidden", error)
+        else:
+            result = self._errors.failed("report.failed", error, report=what)
+        self._writes.labels(result).inc()
 
 
 def _plural(namespace: str) -> str:
     return "policyreports" if namespace else "clusterpolicyreports"
-
-
-def _path(namespace: str) -> str:
-    place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"{_GROUP_PATH}{place}/{_plural(namespace)}/{NAME}"
