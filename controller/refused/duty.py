@@ -1,5 +1,7 @@
 """What the controller runs for rejected pods."""
 
+from functools import partial
+
 from controller.permission import current_policy
 from controller.placing import Placing
 from controller.refused.removal import Removal, removals
@@ -57,10 +59,8 @@ class RefusedPods:
         # Pods change between the steps.
         everything = tuple(pods.values())
         keep = self._placing.settings.keep_refused
-        return (yield from removals(refused_pods, everything, heals=self._heals, keep=keep))
-
-    def _heals(self, namespace: str) -> bool:
-        return heals(_policy(self._placing), namespace)
+        may_heal = partial(heals, _policy(self._placing))
+        return (yield from removals(refused_pods, everything, heals=may_heal, keep=keep))
 
     async def permitted(self, namespace: str) -> bool:
         """Return whether a namespace, as stored, wants its rejected pods deleted; raise `ClusterError`."""

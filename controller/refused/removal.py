@@ -59,7 +59,9 @@ def removals(
     for number, pod in enumerate(pods):
         if not number % _A_STEP:
             yield
-        if pod.owner is None or (key := (pod.namespace, pod.owner.uid)) not in surplus or not _lives(pod):
+        if pod.owner is None or (key := (pod.namespace, pod.owner.uid)) not in surplus:
+            continue
+        if pod.phase not in _LIVING or pod.leaving:
             continue
         if key not in newest or _by_age(newest[key]) < _by_age(pod):
             newest[key] = pod
@@ -82,13 +84,8 @@ def _surplus(
         if not number % _A_STEP:
             yield
         owner = pod.owner
-        if (
-            refused(pod)
-            and not pod.leaving
-            and owner
-            and owner.uid
-            and (owner.group, owner.kind) in API_VERSIONS
-        ):
+        known = owner and owner.uid and (owner.group, owner.kind) in API_VERSIONS
+        if owner and known and refused(pod) and not pod.leaving:
             by_owner[pod.namespace, owner.uid].append(pod)
     return {
         key: sorted(several, key=_by_age, reverse=True)[keep:]
@@ -99,10 +96,6 @@ def _surplus(
 
 def _by_age(pod: PodInfo) -> tuple[int, int, str]:
     return pod.created, failed_at(pod), pod.uid
-
-
-def _lives(pod: PodInfo) -> bool:
-    return pod.phase in _LIVING and not pod.leaving
 
 
 # The same checks on current objects of the API server.
@@ -123,9 +116,8 @@ def why_not(removal: Removal, pod: Part) -> str | None:
 
 def still_lives(removal: Removal, another: Part) -> bool:
     """Return whether the other pod, as stored, is still active."""
-    return (
-        _same(removal, another["metadata"], removal.another) and another["status"]["phase"].value in _LIVING
-    )
+    same = _same(removal, another["metadata"], removal.another)
+    return same and another["status"]["phase"].value in _LIVING
 
 
 def _same(removal: Removal, metadata: Part, pod: PodInfo) -> bool:

@@ -9,18 +9,18 @@ else is deleted. There is no hurry, so an API server in trouble gets growing pau
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from enum import StrEnum
-from typing import Protocol
-from urllib.parse import quote
+from collections.abc import Awaitable, Callable
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
 from controller.refused.removal import API_VERSIONS, Removal, still_lives, why_not
-from numalign.kube.client import Query
+from numalign.kube.client import Api
 from numalign.kube.decode.parts import Part
-from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound, Unreachable
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound
 from numalign.kube.events import Event, Type
+from numalign.kube.gates import pod_path
+from numalign.kube.pod_informer import PodInfo
+from numalign.kube.writes import FailureLog, answer, backoff, counter
 from numalign.lru import LRU
 from numalign.model.steps import Steps
 from numalign.runtime.clock import Sleep
@@ -48,27 +48,6 @@ LONGEST_PAUSE = 300.0
 _REMEMBERED = 4096
 
 
-class RemovalResult(StrEnum):
-    """The result of deleting a pod, as a label."""
-
-    REMOVED = "removed"
-    GONE = "gone"
-    CHANGED = "changed"
-    UNCOUNTED = "uncounted"
-    FORBIDDEN = "forbidden"
-    FAILED = "failed"
-
-
-class PodStore(Protocol):
-    """The methods of `Api` that are used; the real one raises `ClusterError`."""
-
-    async def get(self, path: str, query: Query = (), *, what: str) -> object:
-        """Return the object at `path`."""
-
-    async def delete(self, path: str, options: object, *, what: str) -> object:
-        """Delete the object at `path`."""
-
-
 class Remover:
     """Deletes the pods that are `due`, while `leading` returns True.
 
@@ -77,7 +56,7 @@ class Remover:
 
     def __init__(  # noqa: PLR0913  its dependencies
         self,
-        api: PodStore,
+        api: Api,
         *,
         due: Callable[[], Steps[tuple[Removal, ...]]],
         permitted: Callable[[str], Awaitable[bool]],
@@ -90,22 +69,20 @@ class Remover:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._api, self._due, self._leading, self._publish, self._log = api, due, leading, publish, log
-        self._permitted = permitted
+        self._permitted, self._errors = permitted, FailureLog(log)
         self._clock, self._sleep, self._chance = clock, sleep, chance
         self._bucket = TokenBucket(PER_SECOND, BURST, clock=clock)
         self._not_before: LRU[str, float] = LRU(_REMEMBERED)
         self._denied_until: LRU[str, float] = LRU(_REMEMBERED)
         self._paused_until = clock()
         self._failures = 0
-        self._forbidden = False
-        self._results = Counter(
+        self._results = counter(
             f"{PREFIX}refused_pod_removals",
             "Attempts to delete pods that a kubelet rejected, by result.",
             ["result"],
-            registry=registry,
+            ("removed", "gone", "changed", "uncounted", "forbidden", "failed"),
+            registry,
         )
-        for result in RemovalResult:
-            self._results.labels(result)
 
     async def run(self) -> None:
         """Delete what is due; never returns."""
@@ -121,130 +98,76 @@ class Remover:
         if not self._leading() or self._clock() < self._paused_until:
             return
         for removal in await result_of(self._due()):
-            if self._waits(removal):
+            pod = removal.pod
+            waits = self._not_before.peek(pod.uid), self._denied_until.peek(pod.namespace)
+            if max(until or 0.0 for until in waits) > self._clock():
                 continue
             if not (self._leading() and self._bucket.take()):
                 return
-            result = await self._removed(removal)
-            self._results.labels(result).inc()
-            self._not_before.put(removal.pod.uid, self._clock() + AGAIN_SECONDS)
+            self._results.labels(await self._result(removal)).inc()
+            self._not_before.put(pod.uid, self._clock() + AGAIN_SECONDS)
             if self._clock() < self._paused_until:
                 return
 
-    def _waits(self, removal: Removal) -> bool:
-        """Return whether it is too early to check the pod again."""
-        waits = self._not_before.peek(removal.pod.uid), self._denied_until.peek(removal.pod.namespace)
-        return max(until or 0.0 for until in waits) > self._clock()
-
-    async def _removed(self, removal: Removal) -> RemovalResult:
+    async def _result(self, removal: Removal) -> str:
+        pod = f"{removal.pod.namespace}/{removal.pod.name}"
         try:
-            result = await self._checked_and_removed(removal)
+            result = await self._removed(removal)
         except NotFound:
-            result = RemovalResult.GONE
+            result = "gone"
         except Conflict:
-            result = RemovalResult.CHANGED
+            result = "changed"
         except (Forbidden, InvalidObject) as error:
-            return self._denied(removal, error)
+            # A policy may protect this namespace, and not others.
+            namespace = removal.pod.namespace
+            self._denied_until.put(namespace, self._clock() + LONGEST_PAUSE)
+            return self._errors.forbidden("refused.forbidden", error, namespace=namespace)
         except ClusterError as error:
-            return self._failed(removal, error)
+            self._failures += 1
+            pause = backoff(self._failures, 1.0, LONGEST_PAUSE)
+            self._paused_until = self._clock() + pause * (1 + self._chance() / 2)
+            return self._errors.failed("refused.failed", error, pod=pod)
         except Exception as error:  # noqa: BLE001  one pod must not stop all others
-            self._log.failed(
-                "refused.internal_error", error, pod=f"{removal.pod.namespace}/{removal.pod.name}"
-            )
-            return RemovalResult.FAILED
+            self._log.failed("refused.internal_error", error, pod=pod)
+            return "failed"
         self._failures = 0
-        self._forbidden &= result is not RemovalResult.REMOVED
+        if result == "removed":
+            self._errors.succeeded()
         return result
 
-    async def _checked_and_removed(self, removal: Removal) -> RemovalResult:
+    async def _removed(self, removal: Removal) -> str:
         """Read both pods and the namespace again, then delete that version; raise `ClusterError`."""
-        pod, another = removal.pod, removal.another
-        path, what = _place(pod.namespace, pod.name)
-        stored = Part(await _in_time(self._api.get(path, what=what)))
+        pod, another, owner = removal.pod, removal.another, removal.owner
+        stored = await self._read(pod)
         if reason := why_not(removal, stored):
-            return RemovalResult(reason)
-        other_path, other = _place(another.namespace, another.name)
+            return reason
         # If the other pod is not found, that does not mean that the rejected one is gone.
         try:
-            if not still_lives(removal, Part(await _in_time(self._api.get(other_path, what=other)))):
-                return RemovalResult.CHANGED
+            if not still_lives(removal, await self._read(another)):
+                return "changed"
         except NotFound:
-            return RemovalResult.CHANGED
+            return "changed"
         version = stored["metadata"]["resourceVersion"].value
-        if not await _in_time(self._permitted(pod.namespace)):
-            return RemovalResult.CHANGED
+        if not await answer(self._permitted(pod.namespace), within=CALL_SECONDS):
+            return "changed"
         # Leadership may have changed during the three requests.
         if not self._leading() or not isinstance(version, str):
-            return RemovalResult.CHANGED
-        await _in_time(self._api.delete(path, _options(pod.uid, version), what=what))
-        self._notify_owner(removal)
-        return RemovalResult.REMOVED
-
-    def _notify_owner(self, removal: Removal) -> None:
-        """Create an event on the owner: an event on the pod would belong to a deleted object."""
-        pod, owner = removal.pod, removal.owner
+            return "changed"
+        preconditions = {"uid": pod.uid, "resourceVersion": version}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        path, what = pod_path(pod.namespace, pod.name), f"pod {pod.namespace}/{pod.name}"
+        await answer(self._api.delete(path, options, what=what), within=CALL_SECONDS)
+        names = {"pod": f"{pod.namespace}/{pod.name}", "owner": f"{owner.kind}/{owner.name}"}
+        self._log.info("refused.removed", **names, node=pod.node, reason=pod.reason)
         message = (
             f"deleted pod {pod.name}, which the kubelet of {pod.node} rejected ({pod.reason}):"
-            f" {removal.another.name} was created since"
+            f" {another.name} was created since"
         ) + (f", and the {removal.kept} newest rejected pods are kept" if removal.kept else "")
-        self._log.info(
-            "refused.removed",
-            pod=f"{pod.namespace}/{pod.name}",
-            node=pod.node,
-            reason=pod.reason,
-            owner=f"{owner.kind}/{owner.name}",
-        )
-        self._publish(
-            Event(
-                pod.namespace,
-                owner.name,
-                owner.uid,
-                Type.NORMAL,
-                EVENT,
-                message,
-                kind=owner.kind,
-                api_version=API_VERSIONS[owner.group, owner.kind],
-            )
-        )
+        # An event on the pod would belong to a deleted object.
+        about, version = (pod.namespace, owner.name, owner.uid), API_VERSIONS[owner.group, owner.kind]
+        self._publish(Event(*about, Type.NORMAL, EVENT, message, kind=owner.kind, api_version=version))
+        return "removed"
 
-    def _denied(self, removal: Removal, error: ClusterError) -> RemovalResult:
-        """Pause for the namespace: a policy may protect it, and not others."""
-        self._denied_until.put(removal.pod.namespace, self._clock() + LONGEST_PAUSE)
-        if not self._forbidden:
-            self._log.error("refused.forbidden", namespace=removal.pod.namespace, error=str(error))
-        self._forbidden = True
-        return RemovalResult.FORBIDDEN
-
-    def _failed(self, removal: Removal, error: ClusterError) -> RemovalResult:
-        """Pause for the API server, longer each time."""
-        self._failures += 1
-        pause = min(2.0 ** min(self._failures, 16), LONGEST_PAUSE)
-        self._paused_until = self._clock() + pause * (1 + self._chance() / 2)
-        pod = f"{removal.pod.namespace}/{removal.pod.name}"
-        self._log.warning("refused.failed", pod=pod, error=str(error))
-        return RemovalResult.FAILED
-
-
-async def _in_time(call: Awaitable[object]) -> object:
-    """Return the response of the API server; raise `Unreachable` if it takes too long."""
-    try:
-        async with asyncio.timeout(CALL_SECONDS):
-            return await call
-    except TimeoutError as error:
-        raise Unreachable(f"the API server did not answer within {CALL_SECONDS} s") from error
-
-
-def _place(namespace: str, name: str) -> tuple[str, str]:
-    """Return the path of a pod, and its name in errors."""
-    return (
-        f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}",
-        f"pod {namespace}/{name}",
-    )
-
-
-def _options(uid: str, version: str) -> Mapping[str, object]:
-    return {
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "preconditions": {"uid": uid, "resourceVersion": version},
-    }
+    async def _read(self, pod: PodInfo) -> Part:
+        path, what = pod_path(pod.namespace, pod.name), f"pod {pod.namespace}/{pod.name}"
+        return Part(await answer(self._api.get(path, what=what), within=CALL_SECONDS))

@@ -8,14 +8,13 @@ leader reports the last minutes, because nobody may have. Repeated events are id
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
 from numalign.decision import wording
 from numalign.kube.events import LONGEST_MESSAGE, Event, Type
 from numalign.kube.pod_informer import PodInfo
-from numalign.ledger.model import AssignedPod, Prediction
+from numalign.kube.writes import counter
 from numalign.model.demand import Demand
 from numalign.model.errors import cut
 from numalign.model.node import Node
@@ -48,13 +47,8 @@ _MOST_ZONES = 16
 _MOST_RESOURCES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _PendingNotice:
-    """A rejected pod that is to be reported, until the time `over`."""
-
-    rejected: RejectedPod
-    event: Event
-    over: float
+_PendingNotice = tuple[RejectedPod, Event, float]
+"""A rejected pod that is to be reported, and until when."""
 
 
 class RefusalReporter:
@@ -75,42 +69,31 @@ class RefusalReporter:
         self._log, self._error_log = QuietLog(log, lines=MANY_LINES), log
         self._clock, self._sleep = clock, sleep
         self._pending = NamespaceQueue[str, _PendingNotice](MOST_WAITING)
-        self._refused = Counter(
+        self._refused = counter(
             f"{PREFIX}refused_pods",
             "Pods that a kubelet rejected for a reason about NUMA zones, whichever scheduler placed them.",
             ["reason"],
-            registry=registry,
+            sorted(REFUSALS),
+            registry,
         )
-        for reason in sorted(REFUSALS):
-            self._refused.labels(reason)
 
     def add(self, rejected: RejectedPod, details: Callable[[], Iterable[str]] = tuple, *, age: float) -> None:
         """Report a pod that was rejected `age` seconds ago, with these details, unless that is long."""
         if age >= AVOID_SECONDS:
             return
         over = self._clock() + AVOID_SECONDS - age
-        event = Event(
-            rejected.namespace,
-            rejected.name,
-            rejected.uid,
-            Type.WARNING,
-            EVENT,
-            self._text(rejected, details),
-            key=rejected.reason,
-        )
-        self._pending.put(rejected.namespace, rejected.uid, _PendingNotice(rejected, event, over))
-
-    def _text(self, rejected: RejectedPod, details: Callable[[], Iterable[str]]) -> str:
-        """Return the report; never fail, because the watchers that follow must be called."""
         beginning = f"the kubelet of {rejected.node} rejected the pod: "
         said = f": {rejected.message}" if rejected.message else ""
         text = beginning + cut(f"{rejected.reason}{said}", _LONGEST_REASON)
         try:
-            return cut("; ".join((text, *details())), LONGEST_MESSAGE)
-        except Exception as error:  # noqa: BLE001  reported without details
+            text = cut("; ".join((text, *details())), LONGEST_MESSAGE)
+        except Exception as error:  # noqa: BLE001  the watchers that follow must be called
             pod = f"{rejected.namespace}/{rejected.name}"
             self._error_log.failed("refused.internal_error", error, pod=pod)
-            return beginning + rejected.reason
+            text = beginning + rejected.reason
+        about = rejected.namespace, rejected.name, rejected.uid
+        event = Event(*about, Type.WARNING, EVENT, text, key=rejected.reason)
+        self._pending.put(rejected.namespace, rejected.uid, (rejected, event, over))
 
     async def run(self) -> None:
         """Report what happens; never returns."""
@@ -122,9 +105,8 @@ class RefusalReporter:
         """Report what happened since the last call, if this replica leads."""
         now = self._clock()
         while self._pending and self._leading():
-            _, notice = self._pending.take()
-            rejected = notice.rejected
-            if notice.over <= now or self._exempt(rejected):
+            _, (rejected, event, over) = self._pending.take()
+            if over <= now or self._exempt(rejected):
                 continue
             self._refused.labels(rejected.reason).inc()
             self._log.warning(
@@ -132,9 +114,9 @@ class RefusalReporter:
                 pod=f"{rejected.namespace}/{rejected.name}",
                 node=rejected.node,
                 reason=rejected.reason,
-                message=notice.event.message,
+                message=event.message,
             )
-            self._publish(notice.event)
+            self._publish(event)
 
 
 class WatchedRefusals:
@@ -154,8 +136,10 @@ class WatchedRefusals:
             self._reporter.add(rejected, lambda: self._details(pod), age=age)
 
     def _details(self, pod: PodInfo) -> Iterator[str]:
-        held = _reserved(self._state.reservations.assigned_pod(pod.uid))
-        yield f"{held} had been reserved for it" if held else "no zones had been reserved for it"
+        assigned_pod = self._state.reservations.assigned_pod(pod.uid)
+        held = assigned_pod.expected if assigned_pod and has_reserved(assigned_pod) else None
+        reserved = "" if held is None else shown(held)
+        yield f"{reserved or 'no zones'} had been reserved for it"
         if pod.demand is None or not self._predictions.take():
             return
         prediction = self._state.reservations.predict(
@@ -164,36 +148,20 @@ class WatchedRefusals:
         if prediction is None:
             yield "the node publishes no NUMA topology"
             return
-        yield _by_now(prediction)
+        verdict = prediction.verdict
+        if verdict.admitted:
+            yield "evaluated again, it would fit now"
+        else:
+            yield f"evaluated again, it does not fit: {wording.sentence(verdict)}"
         yield f"free there now: {free_by_zone(prediction.node, pod.demand)}"
-
-
-def _reserved(assigned_pod: AssignedPod | None) -> str:
-    """Return the reservation as text; "" if there was none."""
-    held = assigned_pod.expected if assigned_pod and has_reserved(assigned_pod) else None
-    return "" if held is None else shown(held)
-
-
-def _by_now(prediction: Prediction) -> str:
-    """Return what would be predicted now."""
-    verdict = prediction.verdict
-    if verdict.admitted:
-        return "evaluated again, it would fit now"
-    return f"evaluated again, it does not fit: {wording.sentence(verdict)}"
 
 
 def free_by_zone(node: Node, demand: Demand) -> str:
     """Return what each zone has free of the requests: `zone 0 4 cpu and 1Gi memory, zone 1 nothing`."""
     names = sorted(demand.total)
-    zones = [
-        f"{cut(readable_zone(zone.name), _LONGEST_NAME)} "
-        + (
-            " and ".join(
-                f"{render(name, zone.free[name])} {cut(name, _LONGEST_NAME)}"
-                for name in [name for name in names if zone.free.get(name)][:_MOST_RESOURCES]
-            )
-            or "nothing"
-        )
-        for zone in node.zones[:_MOST_ZONES]
-    ]
+    zones: list[str] = []
+    for zone in node.zones[:_MOST_ZONES]:
+        free = [name for name in names if zone.free.get(name)][:_MOST_RESOURCES]
+        amounts = " and ".join(f"{render(name, zone.free[name])} {cut(name, _LONGEST_NAME)}" for name in free)
+        zones.append(f"{cut(readable_zone(zone.name), _LONGEST_NAME)} {amounts or 'nothing'}")
     return ", ".join(zones) + (", ..." if len(node.zones) > _MOST_ZONES else "")

@@ -46,11 +46,10 @@ class FailedPodWatch:
     ) -> None:
         self._settings = settings
         self._policy = PolicyKeeper(settings.policy, log=log, registry=registry)
-        self._cluster = cluster
         self._uids: dict[Key, str] = {}
         self._listed = False
         self._reporter = RefusalReporter(
-            exempt=self._exempt,
+            exempt=lambda rejected: exempt(EffectivePolicy.of(cluster, self._policy.now), rejected),
             leading=lambda: cluster.listed and leading(),
             publish=publish,
             log=log,
@@ -92,9 +91,6 @@ class FailedPodWatch:
         self._listed = True
         for key in self._uids.keys() - keys:
             del self._uids[key]
-
-    def _exempt(self, rejected: RejectedPod) -> bool:
-        return exempt(EffectivePolicy.of(self._cluster, self._policy.now), rejected)
 
 
 def exempt(policy: EffectivePolicy, rejected: RejectedPod) -> bool:
