@@ -45,10 +45,14 @@ def pin_patch(pod: Mapping[str, object], target: PinTarget, annotations: Mapping
 
     It has the UID and the resourceVersion of the pod that was read, so it changes that version or nothing.
     """
-    pinned = _required(pod, *_requirement(target))
+    field = _requires(NAME_FIELD, Operator.IN, (target.node,))
     if target.hostnames:
-        preferred = _list(_node_affinity(pod).get(PREFERRED))
-        pinned[PREFERRED] = [*preferred, _preference(target.node)]
+        hostnames = _requires(HOSTNAME_LABEL, Operator.IN, target.hostnames)
+        pinned = _required(pod, "matchExpressions", hostnames)
+        preference = {"weight": HEAVIEST, "preference": {"matchFields": [field]}}
+        pinned[PREFERRED] = [*_list(_node_affinity(pod).get(PREFERRED)), preference]
+    else:
+        pinned = _required(pod, "matchFields", field)
     patch = _patch(pod, pinned)
     patch["metadata"]["annotations"] = dict(annotations)
     return patch
@@ -105,16 +109,6 @@ def _required(pod: Mapping[str, object], key: str, requirement: Object) -> Objec
 
 def _has_any(term: Mapping[str, Any]) -> bool:
     return bool(term.get("matchExpressions") or term.get("matchFields"))
-
-
-def _requirement(target: PinTarget) -> tuple[str, Object]:
-    if target.hostnames:
-        return "matchExpressions", _requires(HOSTNAME_LABEL, Operator.IN, target.hostnames)
-    return "matchFields", _requires(NAME_FIELD, Operator.IN, (target.node,))
-
-
-def _preference(node: str) -> Object:
-    return {"weight": HEAVIEST, "preference": {"matchFields": [_requires(NAME_FIELD, Operator.IN, (node,))]}}
 
 
 def _requires(key: str, operator: Operator, values: Sequence[str]) -> Object:

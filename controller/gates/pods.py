@@ -6,25 +6,26 @@ can arrive any more. A pin contains the version of the pod that was read: the de
 version or not at all.
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import NamedTuple, cast
 
 from controller.gates.judging import unjudged
-from controller.gates.metrics import GateFailure, GateMetrics
+from controller.gates.metrics import GateMetrics
 from controller.gates.pin import PinTarget, exclusion_patch, pin_patch
 from numalign.kube import gates
 from numalign.kube.bindings import BIND_SECONDS
-from numalign.kube.client import Patch
+from numalign.kube.client import Api, Patch
 from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound
-from numalign.kube.gates import PodApi, answered_within, pod_path
+from numalign.kube.gates import answered_within, pod_path
 from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo
+from numalign.kube.writes import FailureLog
 from numalign.ledger.reservations import Reservations
 from numalign.model.intent import PINNED_AT
-from numalign.runtime.logs import Log, QuietLog
+from numalign.runtime.logs import Log
 from numalign.scheduling.scheduler_state import PendingPod
 
 MOST_BYTES = 2**21
@@ -60,66 +61,68 @@ class LiftGate:
 class GatedPods:
     """Pods on the API server; failures are counted, and missing permissions are logged once."""
 
-    api: PodApi
+    api: Api
     metrics: GateMetrics
     log: Log
     wall: Callable[[], float]
-    _forbidden: bool = field(init=False, default=False)
-    _quiet_log: QuietLog = field(init=False)
+    _errors: FailureLog = field(init=False)
 
     def __post_init__(self) -> None:
-        self._quiet_log = QuietLog(self.log)
+        self._errors = FailureLog(self.log, lines=1)
 
     async def read(self, pod: PodInfo) -> Object:
         """Return the current v1 Pod; raise `ClusterError`, `NotFound` also if another pod has its name."""
-        try:
-            async with answered_within(READ_SECONDS, what=_what(pod)):
-                raw = await self.api.get(pod_path(pod.namespace, pod.name), what=_what(pod), most=MOST_BYTES)
-        except ClusterError as error:
-            self._failed(error)
-            raise
+        path, what = pod_path(pod.namespace, pod.name), f"pod {pod.namespace}/{pod.name}"
+        with self._noting():
+            async with answered_within(READ_SECONDS, what=what):
+                raw = await self.api.get(path, what=what, most=MOST_BYTES)
         body = cast("Object", raw) if isinstance(raw, dict) else {}
         metadata = body.get("metadata")
         if not isinstance(metadata, dict) or metadata.get("uid") != pod.uid:
-            raise NotFound(f"{_what(pod)} was replaced by another one")
+            raise NotFound(f"{what} was replaced by another one")
         return body
 
     async def lift(self, pod: PodInfo) -> None:
         """Lift the gate and change nothing else; raise `ClusterError`."""
-        await self._written(gates.lift(self.api, namespace=pod.namespace, name=pod.name, uid=pod.uid))
+        with self._noting():
+            await gates.lift(self.api, namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        self._errors.succeeded()
 
     async def pin(self, raw: Object, target: PinTarget, annotations: Mapping[str, str]) -> None:
         """Lift the gate of this version of the pod and pin it; raise `ClusterError`."""
         at = datetime.fromtimestamp(int(self.wall()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        patch = pin_patch(raw, target, {**annotations, PINNED_AT: at})
-        await self._written(self._patch(raw, patch, "the pin"))
+        await self._patch(raw, pin_patch(raw, target, {**annotations, PINNED_AT: at}), "the pin")
 
     async def exclude(self, raw: Object, labels: Sequence[str]) -> None:
         """Lift the gate of this version of the pod and keep it off nodes; raise `ClusterError`."""
-        await self._written(self._patch(raw, exclusion_patch(raw, labels), "the gate"))
+        await self._patch(raw, exclusion_patch(raw, labels), "the gate")
 
     async def _patch(self, raw: Object, patch: Object, what: str) -> None:
         namespace, name = raw["metadata"]["namespace"], raw["metadata"]["name"]
-        what = f"{what} of pod {namespace}/{name}"
-        async with answered_within(BIND_SECONDS, what=what):
-            await self.api.patch(pod_path(namespace, name), patch, gates.TIMEOUT, how=Patch.MERGE, what=what)
+        path, what = pod_path(namespace, name), f"{what} of pod {namespace}/{name}"
+        with self._noting():
+            async with answered_within(BIND_SECONDS, what=what):
+                await self.api.patch(path, patch, gates.TIMEOUT, how=Patch.MERGE, what=what)
+        self._errors.succeeded()
 
-    async def _written(self, write: Coroutine[object, object, None]) -> None:
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Count and log a failure, and raise it again."""
         try:
-            await write
+            yield
         except ClusterError as error:
-            self._failed(error)
+            match error:
+                case Conflict():
+                    reason = "conflict"
+                case NotFound():
+                    reason = "gone"
+                case Forbidden():
+                    reason = self._errors.forbidden("gate.forbidden", error)
+                case _:
+                    reason = self._errors.failed("gate.failed", error)
+                    reason = "invalid" if isinstance(error, InvalidObject) else reason
+            self.metrics.failures.labels(reason).inc()
             raise
-        self._forbidden = False
-
-    def _failed(self, error: ClusterError) -> None:
-        reason = _FAILURES.get(type(error), GateFailure.FAILED)
-        self.metrics.failures.labels(reason.value).inc()
-        if reason is GateFailure.FORBIDDEN and not self._forbidden:
-            self._forbidden = True
-            self.log.error("gate.forbidden", error=str(error))
-        elif reason in (GateFailure.FAILED, GateFailure.INVALID):
-            self._quiet_log.warning("gate.failed", error=str(error))
 
 
 @dataclass(eq=False, slots=True)
@@ -166,17 +169,3 @@ def aspects(raw: Object, pending: PendingPod) -> WantedPlacement | LiftGate:
     if question.excess:
         return LiftGate(f"its placement constraints cannot be evaluated: {question.excess.value}")
     return WantedPlacement(pending, unjudged(raw))
-
-
-_FAILURES: Mapping[type[ClusterError], GateFailure] = MappingProxyType(
-    {
-        Conflict: GateFailure.CONFLICT,
-        NotFound: GateFailure.GONE,
-        Forbidden: GateFailure.FORBIDDEN,
-        InvalidObject: GateFailure.INVALID,
-    }
-)
-
-
-def _what(pod: PodInfo) -> str:
-    return f"pod {pod.namespace}/{pod.name}"
