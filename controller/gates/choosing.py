@@ -19,7 +19,7 @@ from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Prediction
 from numalign.runtime.cooperative import TimeSlice
 from numalign.scheduling import reasons
-from numalign.scheduling.node_answers import NodeAnswer, NodeAnswers
+from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.node_fit import NodeFit
 from numalign.scheduling.ranking import Ranker
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
@@ -32,8 +32,6 @@ AT_HAND = 4
 
 MOST_REASONS = 3
 """Most reasons why nodes do not fit, the most frequent first."""
-
-_FULL = "node(s) have too little free in total (numalign)"
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 
@@ -61,10 +59,6 @@ class NoNode:
     over_quota: str = ""
 
 
-def _rejecting_none(_pod: PodInfo, _pending: PendingPod) -> Sequence[str]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Chooser:
     """Chooses among all known nodes."""
@@ -73,7 +67,7 @@ class Chooser:
     nodes: NodeAnswers
     ranker: Ranker
     fit: NodeFit
-    refusing: Refusing = _rejecting_none
+    refusing: Refusing = lambda _pod, _pending: ()
     places: HeldPlaces | None = None
 
     def awaits(self, pod: PodInfo, pending: PendingPod) -> bool:
@@ -101,22 +95,27 @@ class Chooser:
         await time_slice.share()
         eligible = [name for name in names if name not in kept_away]
         filtered, _ = await self.nodes.evaluate(partial(self.nodes.filtered, eligible, pending))
-        ranked = await self.nodes.evaluate(
-            partial(_Ranked.of, self, eligible, frozenset(filtered.fit), pending)
-        )
+        rank = partial(self._ranked, eligible, frozenset(filtered.fit), pending)
+        ranked, aligned = await self.nodes.evaluate(rank)
         await time_slice.share()
         refused = frozenset(self.refusing(pod, pending))
         wanted = len(filtered.fit) if spread else AT_HAND + len(refused)
-        roomy, full = await self._roomy(ranked.names, pending, wanted=wanted)
+        roomy, full = await self._roomy(ranked, pending, wanted=wanted)
         roomy.sort(key=refused.__contains__)
-        chosen = self._chosen(roomy, ranked.aligned, pending)
-        if chosen is None:
+        answers = [answer for answer in self.nodes.of(roomy[:AT_HAND], pending) if answer.fits]
+        if not answers:
             refusals = Counter(reasons.kept_away(why.unmet) for why in kept_away.values())
             refusals.update(chain(filtered.failed.values(), filtered.unresolvable.values()))
-            refusals[_FULL] += full
+            refusals["node(s) have too little free in total (numalign)"] += full
+            # In the form of kube-scheduler.
+            frequent = [f"{number} {why}" for why, number in refusals.most_common(MOST_REASONS) if number]
+            text = f"0/{len(names)} nodes are available: {', '.join(frequent)}"
             away = self.nodes.not_eligible(tuple(beyond), pending)
             over_quota = next((why for name, why in beyond.items() if name not in away), "")
-            return NoNode(_no_node_text(refusals, len(names)), over_quota)
+            return NoNode(text if frequent else "there is no node", over_quota)
+        # The best node, or an equally aligned one of the next where the pod need not wait.
+        alike = (one for one in answers if (one.name in aligned) is (answers[0].name in aligned))
+        chosen = next((one for one in alike if one.prediction and one.prediction.reservable), answers[0])
         if not spread:
             return ChosenNode(PinTarget(chosen.name), chosen.prediction)
         hostnames = kept_to([chosen.name, *roomy], self.state.labels)
@@ -137,36 +136,17 @@ class Chooser:
                 break
         return roomy, full
 
-    def _chosen(
-        self, roomy: Sequence[str], aligned: AbstractSet[str], pending: PendingPod
-    ) -> NodeAnswer | None:
-        """Return the best node, or an equally aligned one of the next where the pod need not wait."""
-        answers = [answer for answer in self.nodes.of(roomy[:AT_HAND], pending) if answer.fits]
-        if not answers:
-            return None
-        alike = (one for one in answers if (one.name in aligned) is (answers[0].name in aligned))
-        return next((one for one in alike if one.prediction and one.prediction.reservable), answers[0])
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    """The nodes that fit, the best first, and which of them align the pod."""
-
-    names: Sequence[str]
-    aligned: AbstractSet[str]
-
-    @classmethod
-    def of(
-        cls, chooser: Chooser, names: Sequence[str], fit: AbstractSet[str], pending: PendingPod
-    ) -> "_Ranked":
+    def _ranked(
+        self, names: Sequence[str], fit: AbstractSet[str], pending: PendingPod
+    ) -> tuple[Sequence[str], AbstractSet[str]]:
+        """Return the nodes that fit, the best first, and which of them align the pod."""
         if not fit:
-            return cls((), fit)
-        ranks = chooser.ranker.ranks(
-            chooser.nodes.batch(names, pending), chooser.state.labels, opted_out=pending.opted_out
-        )
+            return (), fit
+        batch = self.nodes.batch(names, pending)
+        ranks = self.ranker.ranks(batch, self.state.labels, opted_out=pending.opted_out)
         order = [names[place] for place in ranks.order(names)]
         aligned = frozenset(compress(names, ranks.aligned.tolist()))
-        return cls([name for name in order if name in fit], aligned)
+        return [name for name in order if name in fit], aligned
 
 
 def kept_to(names: Iterable[str], labels: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
@@ -182,9 +162,3 @@ def kept_to(names: Iterable[str], labels: Mapping[str, Mapping[str, str]]) -> tu
             by_zone.setdefault(carried.get(ZONE_LABEL, ""), []).append(hostname)
     in_turn = chain.from_iterable(zip_longest(*by_zone.values()))
     return tuple(islice(filter(None, in_turn), MOST_KEPT))
-
-
-def _no_node_text(refusals: Counter[str], count: int) -> str:
-    """Return the reasons in the form of kube-scheduler."""
-    frequent = [f"{number} {why}" for why, number in refusals.most_common(MOST_REASONS) if number]
-    return f"0/{count} nodes are available: {', '.join(frequent)}" if frequent else "there is no node"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from controller.gates.choosing import Chooser, Refusing
+from controller.gates.choosing import Chooser
 from controller.gates.exclusion import Exclusion
 from controller.gates.keeper import GateKeeper
 from controller.gates.metrics import GateMetrics
@@ -14,7 +14,6 @@ from controller.placing import Placing
 from numalign.kube.compose import Background
 from numalign.kube.pod_informer import PodInfo
 from numalign.scheduling.binding import Binder, BindMetrics
-from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import PendingPod
 
 WAIT_SECONDS = 3.0
@@ -41,6 +40,7 @@ def gate_tasks(placing: Placing) -> Background:
         clock=placing.clock,
         sleep=placing.sleep,
     )
+    gate_patience, pin_patience = settings.gate_patience_seconds, settings.pin_patience_seconds
     pinned = PinnedPods(
         state=state,
         pods=pods,
@@ -49,14 +49,18 @@ def gate_tasks(placing: Placing) -> Background:
         publish=placing.publish,
         turns=turns,
         lacking=queue.lacking,
-        patience=settings.pin_patience_seconds,
-        contested=_contested_seconds(settings.gate_patience_seconds, settings.pin_patience_seconds),
+        patience=pin_patience,
+        # Others that wait get the zones of a stalled pin before their patience ends.
+        contested=min(gate_patience / 2 or pin_patience / 4, pin_patience),
         log=placing.log,
         clock=placing.clock,
         wall=placing.wall,
         sleep=placing.sleep,
     )
-    refusing = _refusing(placing.refusals)
+
+    def refusing(pod: PodInfo, pending: PendingPod) -> Sequence[str]:
+        return placing.refusals.nodes(pod.namespace, pending.demand)
+
     exclusion = Exclusion(state, placing.nodes, refusing)
     keeper = GateKeeper(
         state=state,
@@ -71,7 +75,7 @@ def gate_tasks(placing: Placing) -> Background:
         leading=placing.leading,
         publish=placing.publish,
         pinned=pinned.expect,
-        patience=settings.gate_patience_seconds,
+        patience=gate_patience,
         log=placing.log,
         clock=placing.clock,
         sleep=placing.sleep,
@@ -80,17 +84,3 @@ def gate_tasks(placing: Placing) -> Background:
         placing.watch(watcher)
     placing.cache_getters.append(keeper.caches)
     return Background({"gates": keeper.place, "patience": keeper.lift, "pins": pinned.run})
-
-
-def _contested_seconds(gate_patience: float, pin_patience: float) -> float:
-    """Return how long a pin may stall while others wait: they get its zones before their patience ends."""
-    return min(gate_patience / 2 or pin_patience / 4, pin_patience)
-
-
-def _refusing(refusals: RecentRefusals) -> Refusing:
-    """Return a function for the nodes that rejected pods with the same requests in the same namespace."""
-
-    def nodes(pod: PodInfo, pending: PendingPod) -> Sequence[str]:
-        return refusals.nodes(pod.namespace, pending.demand)
-
-    return nodes

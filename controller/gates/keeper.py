@@ -185,20 +185,17 @@ class GateKeeper:
     async def place(self) -> None:
         """Pin every pod that fits, whenever anything has changed; never returns."""
         while True:
-            await self._change()
+            waits = self._changed.wait(), self.sleep(TURN_SECONDS)
+            tasks = [asyncio.ensure_future(wait) for wait in waits]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+            await self.sleep(GATHER_SECONDS)
+            self._changed.clear()
             if self._may_pin():
                 await self._pass()
-
-    async def _change(self) -> None:
-        """Wait for a change or the next turn, and a little longer for more changes."""
-        tasks = [asyncio.ensure_future(wait) for wait in (self._changed.wait(), self.sleep(TURN_SECONDS))]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-        await self.sleep(GATHER_SECONDS)
-        self._changed.clear()
 
     def _leads_for(self) -> float:
         """Return for how many seconds this replica leads; -inf if it does not."""
@@ -260,18 +257,17 @@ class GateKeeper:
     ) -> AsyncIterator[tuple[GatedPod, ReadPod | WantedPlacement | LiftGate]]:
         """Yield what each pod requests, in order; some pods are read while earlier ones are placed."""
         reads: deque[tuple[GatedPod, asyncio.Task[ReadPod | LiftGate | None] | WantedPlacement]] = deque()
-        time_slice = TimeSlice()
+        waiting, time_slice = deque(due), TimeSlice()
         try:
-            for gated in due:
-                await time_slice.share()
-                known = self._known(gated)
-                reads.append((gated, known or asyncio.ensure_future(self._read(gated))))
-                if len(reads) >= AHEAD:
-                    for pair in await _finished(reads.popleft()):
-                        yield pair
-            while reads:
-                for pair in await _finished(reads.popleft()):
-                    yield pair
+            while waiting or reads:
+                while waiting and len(reads) < AHEAD:
+                    await time_slice.share()
+                    gated = waiting.popleft()
+                    reads.append((gated, self._known(gated) or asyncio.ensure_future(self._read(gated))))
+                gated, reading = reads.popleft()
+                read = await reading if isinstance(reading, asyncio.Task) else reading
+                if read is not None:
+                    yield gated, read
         finally:
             for _, task in reads:
                 if isinstance(task, asyncio.Task):
@@ -280,9 +276,8 @@ class GateKeeper:
     def _known(self, gated: GatedPod) -> WantedPlacement | None:
         """Return what a pod requests, if it was read a short time ago and has not changed since."""
         known = self._remembered.peek(gated.pod.uid)
-        if known is None or known.pod is not gated.pod or self.clock() >= known.at + REREAD_SECONDS:
-            return None
-        return known.wanted
+        current = known and known.pod is gated.pod and self.clock() < known.at + REREAD_SECONDS
+        return known.wanted if known and current else None
 
     async def _read(self, gated: GatedPod) -> ReadPod | LiftGate | None:
         """Return the pod as it is now; None if it cannot be read, or no longer waits."""
@@ -392,15 +387,16 @@ class GateKeeper:
 
     def _begin(self, gated: GatedPod, work: Coroutine[object, object, None]) -> None:
         """Start work on a pod, so that nothing else is done about it meanwhile."""
-        task = self._busy[gated.pod.uid] = asyncio.ensure_future(work)
-        task.add_done_callback(lambda done: self._ended(gated, done))
 
-    def _ended(self, gated: GatedPod, done: asyncio.Task[None]) -> None:
-        self._busy.pop(gated.pod.uid, None)
-        self._overdue.pop(gated.pod.uid, None)
-        self._changed.set()
-        if not done.cancelled() and isinstance(error := done.exception(), Exception):
-            self._failed(gated, error)
+        def ended(done: asyncio.Task[None]) -> None:
+            self._busy.pop(gated.pod.uid, None)
+            self._overdue.pop(gated.pod.uid, None)
+            self._changed.set()
+            if not done.cancelled() and isinstance(error := done.exception(), Exception):
+                self._failed(gated, error)
+
+        task = self._busy[gated.pod.uid] = asyncio.ensure_future(work)
+        task.add_done_callback(ended)
 
     def _failed(self, gated: GatedPod, error: Exception) -> None:
         """Handle an unexpected error: delay the next attempt for this pod."""
@@ -417,7 +413,8 @@ class GateKeeper:
                 read = await self._read(gated)
                 if not isinstance(read, ReadPod) or read.wanted.unjudged != wanted.unjudged:
                     return
-                if _request(read.wanted) != _request(wanted):
+                now, before = read.wanted.pending, wanted.pending
+                if (now.question, now.constraints) != (before.question, before.constraints):
                     return
                 raw = read.raw
             self.pins.prepare(pod.uid, raw, target)
@@ -431,14 +428,10 @@ class GateKeeper:
         finally:
             self.pins.discard(pod.uid)
             self._pinning.release()
-            self._give_up(pod.uid)
-
-    def _give_up(self, uid: str) -> None:
-        """Release the reservation of a pod that was not pinned."""
-        assigned_pod = self.state.reservations.assigned_pod(uid)
-        if assigned_pod is None or (assigned_pod.reserved and not assigned_pod.unconfirmed):
-            self.state.reservations.unreserve(uid)
-            self.turns.cancel(uid)
+            assigned_pod = self.state.reservations.assigned_pod(pod.uid)
+            if assigned_pod is None or (assigned_pod.reserved and not assigned_pod.unconfirmed):
+                self.state.reservations.unreserve(pod.uid)
+                self.turns.cancel(pod.uid)
 
     # Lifting.
 
@@ -469,7 +462,9 @@ class GateKeeper:
 
     def _is_too_late(self, gated: GatedPod) -> bool:
         """Return whether a pod has waited too long, for something else than the quota of its namespace."""
-        if not self._is_overdue(gated):
+        # A pod that only waits for its turn gets more time: without a pin, a kubelet may reject it.
+        patience = self.patience * (TURN_PATIENCES if gated.room and self.state.cluster.listed else 1.0)
+        if not patience or not gated.is_overdue(patience, now=self.clock()):
             return False
         pending = None if gated.lacking else self.state.waiting(gated.pod.uid)
         # It may not have been tried since its quota was used up.
@@ -478,28 +473,17 @@ class GateKeeper:
             self._wait_for_quota(gated, why)
         return not why
 
-    def _is_overdue(self, gated: GatedPod) -> bool:
-        """
-        Return whether a pod has waited too long; without a patience it never has.
-
-        A pod that only waits for its turn gets more time: without a pin, a kubelet may reject it.
-        """
-        waits = TURN_PATIENCES if gated.room and self.state.cluster.listed else 1.0
-        return bool(self.patience) and gated.is_overdue(self.patience * waits, now=self.clock())
-
-    def _too_late(self, gated: GatedPod) -> str:
-        waited = f"{self.clock() - gated.since:.0f} s"
-        if gated.room:
-            return f"for {waited} it was queued behind other pods{f': {gated.why}' if gated.why else ''}"
-        return f"for {waited} no node had room: {gated.why or 'no reason is known'}"
-
     async def _lift(self, gated: GatedPod, why: str) -> None:
         async with self._lifting:
             await self._write_lift(gated, why, partial(self.pods.lift, gated.pod))
 
     async def _lift_overdue(self, gated: GatedPod) -> None:
         """Lift the gate of a pod, unless it would then go to a kubelet that rejects it."""
-        why, lift = self._too_late(gated), partial(self.pods.lift, gated.pod)
+        why, lift = f"for {self.clock() - gated.since:.0f} s", partial(self.pods.lift, gated.pod)
+        if gated.room:
+            why = f"{why} it was queued behind other pods{f': {gated.why}' if gated.why else ''}"
+        else:
+            why = f"{why} no node had room: {gated.why or 'no reason is known'}"
         async with self._lifting:
             try:
                 raw = await self.pods.read(gated.pod)
@@ -591,10 +575,6 @@ _EVENTS = {
 }
 
 
-def _request(wanted: WantedPlacement) -> _PlacementQuestion:
-    return wanted.pending.question, wanted.pending.constraints
-
-
 def _pinned_text(target: PinTarget, wanted: WantedPlacement) -> str:
     if not target.hostnames:
         return f"pinned to node {target.node}, where its zones are reserved"
@@ -602,11 +582,3 @@ def _pinned_text(target: PinTarget, wanted: WantedPlacement) -> str:
     nodes = "the one node that fits" if count == 1 else f"{count} nodes that fit"
     why = f"numalign does not evaluate its {' and '.join(wanted.unjudged)}"
     return f"restricted to {nodes} now, because {why}; its zones are reserved on node {target.node}"
-
-
-async def _finished(
-    pair: tuple[GatedPod, "asyncio.Task[ReadPod | LiftGate | None] | WantedPlacement"],
-) -> list[tuple[GatedPod, ReadPod | WantedPlacement | LiftGate]]:
-    gated, reading = pair
-    read = await reading if isinstance(reading, asyncio.Task) else reading
-    return [] if read is None else [(gated, read)]

@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
 from numalign.kube.pod_informer import PodInfo
+from numalign.kube.writes import backoff
 from numalign.model.intent import PLACEMENT_GATE
 
 FIRST_WAIT, LONGEST_WAIT = 0.25, 4.0
@@ -84,25 +85,25 @@ class GatedPod:
         self.since, self.over_quota = now, True
 
     def _later(self, why: str, *, now: float) -> None:
-        self.due = now + min(FIRST_WAIT * 2.0 ** min(self.attempts, 16), LONGEST_WAIT)
+        self.due = now + backoff(self.attempts, FIRST_WAIT, LONGEST_WAIT)
         self.attempts, self.why, self.over_quota = self.attempts + 1, why, False
 
     def not_evaluated(self, *, now: float) -> None:
         """Try it again later, with growing pauses, because it could not be evaluated."""
         self.room = self.lacking = False
-        self.due = now + min(FIRST_RETRY * 2.0 ** min(self.attempts, 16), LONGEST_RETRY)
+        self.due = now + backoff(self.attempts, FIRST_RETRY, LONGEST_RETRY)
         self.attempts += 1
 
     def failed(self, *, now: float) -> None:
         """Delay the next attempt to lift its gate, with growing pauses."""
-        self.retry = now + min(FIRST_RETRY * 2.0 ** min(self.failures, 16), LONGEST_RETRY)
+        self.retry = now + backoff(self.failures, FIRST_RETRY, LONGEST_RETRY)
         self.failures += 1
 
     def keeps(self, reason: str, *, now: float) -> bool:
         """Look at its gate again later, with growing pauses; return whether this reason is new."""
         new = reason not in self.kept
         self.kept |= {reason}
-        self.kept_until = now + min(FIRST_LOOK * 2.0 ** min(self.looks, 16), LONGEST_LOOK)
+        self.kept_until = now + backoff(self.looks, FIRST_LOOK, LONGEST_LOOK)
         self.looks += 1
         return new
 

@@ -35,14 +35,6 @@ _SHOWN = 600
 """Most characters of a scheduler's message."""
 
 
-@dataclass(frozen=True, slots=True)
-class _AwaitedPod:
-    """A pod that should be bound to a node by a time of the clock."""
-
-    node: str
-    until: float
-
-
 @dataclass(eq=False, kw_only=True, slots=True)
 class PinnedPods:
     """
@@ -65,18 +57,15 @@ class PinnedPods:
     clock: Callable[[], float]
     wall: Callable[[], float]
     sleep: Sleep = asyncio.sleep
-    _expected: dict[str, _AwaitedPod] = field(init=False, default_factory=dict)
-
-    def __len__(self) -> int:
-        """Return how many pins no scheduler has followed yet."""
-        return len(self._expected)
+    # The nodes to which pods should be bound, and by which time of the clock.
+    _expected: dict[str, tuple[str, float]] = field(init=False, default_factory=dict)
 
     def expect(self, pod: PodInfo, node: str) -> None:
         """Expect a pod to be bound that was just pinned to this node, where its zones are reserved."""
         now = self.state.pods.get(pod.uid)
         # The watch event of its end may come before the response.
         if now and not (now.node or now.ended or now.leaving):
-            self._expected[pod.uid] = _AwaitedPod(node, self.clock() + self.patience)
+            self._expected[pod.uid] = node, self.clock() + self.patience
 
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
         """Handle a pod that was added or changed; another replica may have pinned it."""
@@ -84,16 +73,14 @@ class PinnedPods:
             self._expected.pop(pod.uid, None)
             (self.turns.bound if pod.node else self.turns.left)(pod.uid)
         elif pod.pinned and pod.uid not in self._expected and PLACEMENT_GATE not in pod.gates:
-            remaining = self.patience - self._age(pod, before)
+            # If nobody saw when it was pinned, it is assumed to be as recent as it may be.
+            age = least_age(self.wall(), pod.pinned_at)
+            if before:
+                age = 0.0 if PLACEMENT_GATE in before.gates else math.inf
+            remaining = self.patience - age
             if remaining > 0:
-                self._expected[pod.uid] = _AwaitedPod(pod.pinned, self.clock() + remaining)
+                self._expected[pod.uid] = pod.pinned, self.clock() + remaining
                 self.turns.hold(pod.uid, pod.namespace, age=self.patience - remaining)
-
-    def _age(self, pod: PodInfo, before: PodInfo | None) -> float:
-        """Return for how many seconds a pod has been pinned; no more than known if nobody saw it happen."""
-        if before:
-            return 0.0 if PLACEMENT_GATE in before.gates else math.inf
-        return least_age(self.wall(), pod.pinned_at)
 
     async def run(self) -> None:
         """Report pods that are late; never returns."""
@@ -103,27 +90,20 @@ class PinnedPods:
             for uid in self.turns:
                 if uid not in self.state.pods:
                     self.turns.left(uid)
-            for uid, expected in [*self._expected.items()]:
+            for uid, (node, until) in [*self._expected.items()]:
                 pod = self.state.pods.get(uid)
-                if pod is None or now >= expected.until + MISSED_SECONDS:
+                if pod is None or now >= until + MISSED_SECONDS:
                     self._expected.pop(uid, None)
                     self.turns.lapsed(uid)
-                elif self.leading() and (seconds := self._late(pod, expected, lacking, now=now)):
-                    self._expected.pop(uid, None)
-                    await self._report(pod, expected.node, seconds)
+                    continue
+                stalled = lacking - {pod.namespace} and self.turns.stalled(uid) >= self.contested
+                if (now >= until or stalled) and self.leading():
+                    await self._report(pod, node, within=self.patience if now >= until else self.contested)
             self.turns.forget()
 
-    def _late(
-        self, pod: PodInfo, expected: _AwaitedPod, lacking: AbstractSet[str], *, now: float
-    ) -> float | None:
-        """Return within how many seconds a pod was to be bound, if these have passed."""
-        if now >= expected.until:
-            return self.patience
-        stalled = lacking - {pod.namespace} and self.turns.stalled(pod.uid) >= self.contested
-        return self.contested if stalled else None
-
-    async def _report(self, pod: PodInfo, node: str, seconds: float) -> None:
-        """Release the reservation, and report it on the pod."""
+    async def _report(self, pod: PodInfo, node: str, *, within: float) -> None:
+        """Release the reservation of a pod that was to be bound within so many seconds, and report it."""
+        self._expected.pop(pod.uid, None)
         self.state.reservations.unreserve(pod.uid)
         self.turns.lapsed(pod.uid)
         try:
@@ -134,14 +114,13 @@ class PinnedPods:
             return
         self.metrics.unplaced.inc()
         self.log.warning("pin.not_placed", pod=f"{pod.namespace}/{pod.name}", node=node, reason=why)
-        text = f"numalign: not bound within {seconds:g} s of being pinned to node {node}: {why}"
-        others = " and other namespaces wait for room" if seconds < self.patience else ""
-        given_up = f"its NUMA zones are no longer reserved{others}"
-        self.publish(
-            Event(
-                pod.namespace, pod.name, pod.uid, Type.WARNING, "NUMAPinnedNotPlaced", f"{text}; {given_up}"
-            )
+        others = " and other namespaces wait for room" if within < self.patience else ""
+        text = (
+            f"numalign: not bound within {within:g} s of being pinned to node {node}: {why}; its NUMA zones"
+            f" are no longer reserved{others}"
         )
+        about = pod.namespace, pod.name, pod.uid
+        self.publish(Event(*about, Type.WARNING, "NUMAPinnedNotPlaced", text))
 
 
 def scheduler_message(pod: Object) -> str:
