@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry
 from controller.healing.plan import plan
 from controller.labels import GRACE_SECONDS
 from controller.node_classes import LabelChange, NodeClasses, classify, names_of
-from controller.refused.duty import heals
-from controller.refused.removal import removals
+from controller.refused.removal import heals, removals
 from controller.settings import ControllerSettings
 from numalign.kube import collect
 from numalign.kube.cluster import Cluster

@@ -14,13 +14,17 @@ from prometheus_client import CollectorRegistry
 
 from controller.held import HeldPlaces
 from controller.settings import ControllerSettings
+from numalign.kube import late_namespaces
 from numalign.kube.client import Api
 from numalign.kube.cluster import Cluster
 from numalign.kube.compose import Background
 from numalign.kube.decode.recreated import RecreatedScheduling
+from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.events import Event
 from numalign.kube.exporter_metrics import ExporterMetrics
+from numalign.kube.files.policy import ClusterPolicy
 from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.late_namespaces import NamespaceReader
 from numalign.kube.lease import LeaderElector
 from numalign.kube.pod_informer import PodInformer
 from numalign.ledger.reservations import Reservations
@@ -94,9 +98,9 @@ class Placing:
         """Return what readiness is waiting for."""
         return self.state.cluster.waiting_for()
 
-    async def follow_policy(self) -> None:
-        """Keep the policy up to date with its file; never returns."""
-        await self.policy.follow(every=self.settings.policy_reload_seconds)
+    def effective_policy(self) -> EffectivePolicy:
+        """Return the current policy; before the cluster is known no namespace has rules."""
+        return EffectivePolicy.of(self.state.cluster, self.policy.now)
 
 
 PodDuty = Callable[[Placing], Background]
@@ -160,6 +164,17 @@ def placing(  # noqa: PLR0913  its dependencies
     return shared
 
 
+async def current_policy(api: NamespaceReader, cluster: ClusterPolicy, namespace: str) -> EffectivePolicy:
+    """
+    Return the policy of one namespace by its stored labels; raise `ClusterError`.
+
+    It is read right before a pod there is deleted or evicted: the watch may be slightly outdated, and a plan
+    takes many calls, so a label that was removed meanwhile counts.
+    """
+    facts = await late_namespaces.read(api, namespace)
+    return EffectivePolicy(cluster, {namespace: facts.rules}, {namespace: facts.labels})
+
+
 def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:
     """Return the tasks of these parts and of what they share, and what readiness waits for."""
     tasks: dict[str, BackgroundTask] = {
@@ -167,7 +182,8 @@ def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:
         "cache_refresh": placing.state.work_ahead,
     }
     if placing.settings.policy and placing.settings.policy_reload_seconds:
-        tasks["policy"] = placing.follow_policy
+        every = placing.settings.policy_reload_seconds
+        tasks["policy"] = partial(placing.policy.follow, every=every)
     checks: dict[str, Check] = {"pods": placing.waiting_for}
     made = [part(placing) for part in parts]
     for more in made:

@@ -27,7 +27,7 @@ from controller.healing.observing import RunningPodAlignments
 from controller.healing.owners import Owners, unsettled_owners
 from controller.healing.replacements import BetterPlaces
 from controller.held import HeldPlaces, OwnerKey, owner_key
-from controller.permission import current_policy
+from controller.placing import current_policy
 from numalign.decision.alignment import why
 from numalign.kube.client import Api
 from numalign.kube.effective_policy import EffectivePolicy

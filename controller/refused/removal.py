@@ -10,10 +10,14 @@ are kept. This applies only to controllers that are known to consider only the o
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
+from controller.placing import Placing, current_policy
 from numalign.kube.decode.parts import Part
+from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.pod_informer import Owner, Phase, PodInfo, owner_of
+from numalign.model.intent import Heal
 from numalign.model.steps import Steps
 from numalign.scheduling.recent_refusals import REFUSALS, failed_at, refused
 
@@ -31,6 +35,13 @@ JOB_TRACKING = "batch.kubernetes.io/job-tracking"
 
 _LIVING = frozenset({Phase.PENDING, Phase.RUNNING})
 _A_STEP = 256
+
+
+REMOVES = frozenset({Heal.FAILED, Heal.RUNNING})
+"""The values of a namespace's label that allow deleting its rejected pods."""
+
+MOST_GONE = 1024
+"""Pods that may be gone without being forgotten, in addition to as many as exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +140,52 @@ def _same(removal: Removal, metadata: Part, pod: PodInfo) -> bool:
         and owner.uid == removal.owner.uid
         and metadata["deletionTimestamp"].value is None
     )
+
+
+class RefusedPods:
+    """The rejected pods that exist, by the pod events of `placing`."""
+
+    def __init__(self, placing: Placing) -> None:
+        self._placing = placing
+        self._uids: set[str] = set()
+        self._most = MOST_GONE
+
+    def __len__(self) -> int:
+        """Return how many UIDs are remembered."""
+        return len(self._uids)
+
+    def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
+        """Handle a pod that was added or changed."""
+        if refused(pod):
+            self._uids.add(pod.uid)
+        # No event reports deleted pods, and a replica that does not lead never calls `due`.
+        if len(self._uids) > self._most:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget those that are gone."""
+        self._uids &= self._placing.state.pods.keys()
+        self._most = 2 * len(self._uids) + MOST_GONE
+
+    def due(self) -> Steps[tuple[Removal, ...]]:
+        """Return those that may be deleted."""
+        self._forget()
+        if not self._uids:
+            return ()
+        # Pods change between the steps.
+        pods = dict(self._placing.state.pods)
+        may_heal = partial(heals, self._placing.effective_policy())
+        keep = self._placing.settings.keep_refused
+        refused_pods = tuple(pods[uid] for uid in self._uids)
+        return (yield from removals(refused_pods, pods.values(), heals=may_heal, keep=keep))
+
+    async def permitted(self, namespace: str) -> bool:
+        """Return whether a namespace, as stored, wants its rejected pods deleted; raise `ClusterError`."""
+        policy = await current_policy(self._placing.api, self._placing.policy.now, namespace)
+        return heals(policy, namespace)
+
+
+def heals(policy: EffectivePolicy, namespace: str) -> bool:
+    """Return whether a namespace wants its rejected pods deleted; not if it is exempt."""
+    wants = policy.rules_for(namespace).heal in REMOVES
+    return wants and policy.exemption(namespace, runtime_class="") is None
