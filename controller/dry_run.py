@@ -2,15 +2,14 @@
 
 import io
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from prometheus_client import CollectorRegistry
 
 from controller.healing.plan import plan
 from controller.labels import GRACE_SECONDS
-from controller.node_classes import LabelChange, NodeClasses, classify, names_of
+from controller.node_classes import NodeClasses, classify
 from controller.refused.removal import heals, removals
 from controller.settings import ControllerSettings
 from numalign.kube import collect
@@ -27,63 +26,37 @@ from numalign.model.intent import NODE_LABEL
 from numalign.model.resources import render
 from numalign.model.steps import finished
 from numalign.runtime import logs
-from numalign.runtime.logs import Log
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterObjects:
-    """A cluster as read once, with its pods if they were requested; `stored` has their objects by UID."""
-
-    cluster: Cluster
-    policy: EffectivePolicy
-    pods: tuple[PodInfo, ...] = ()
-    stored: Mapping[str, Object] = field(default_factory=dict)
 
 
 async def dry_run(settings: ControllerSettings) -> str:
     """Return what would change in a file or a cluster; raise `BadInput`, `BadPolicy` and `ClusterError`."""
-    cluster = await _read_cluster(settings)
-    parts = [report(classify(cluster.cluster))]
-    if settings.gates:
-        parts.append(unnamed(cluster.cluster))
-    if settings.heal:
-        parts += [removed(cluster, keep=settings.keep_refused)]
-        policy = _policy(settings)
-        parts += await plan(cluster.cluster, cluster.stored, settings, policy, now=time.time())
-    return "\n".join(parts)
-
-
-def _policy(settings: ControllerSettings) -> PolicyKeeper:
-    """Return the policy of the policy file; raise `BadPolicy`."""
-    policy = PolicyKeeper(settings.policy, log=_silent_log(), registry=CollectorRegistry())
+    log = logs.to(io.StringIO(), level="error", form="text")
+    policy = PolicyKeeper(settings.policy, log=log, registry=CollectorRegistry())
     policy.load()
-    return policy
-
-
-def _silent_log() -> Log:
-    return logs.to(io.StringIO(), level="error", form="text")
-
-
-async def _read_cluster(settings: ControllerSettings) -> ClusterObjects:
-    """Return what exists, as far as the user may see it."""
-    policy = _policy(settings)
     if settings.snapshot:
         where, objects = str(settings.snapshot), documents.stream(settings.snapshot)
     else:
-        found = await collect.collect(
-            Connection(settings.kubeconfig, settings.context), with_pods=settings.heal
-        )
+        # What exists, as far as the user may see it.
+        connection = Connection(settings.kubeconfig, settings.context)
+        found = await collect.collect(connection, with_pods=settings.heal)
         where, objects = "the cluster", documents.objects([found])
     reader = PodReader(settings.policy_match)
-    pods = PodInformer(_NoListener(), reader, log=_silent_log(), registry=CollectorRegistry())
+    pods = PodInformer(_NoListener(), reader, log=log, registry=CollectorRegistry())
     stored: dict[str, Object] = {}
 
     def take(raw: Object) -> None:
         stored[str(inner(raw["metadata"], "uid"))] = raw
         pods.put(raw)
 
-    read = snapshot.build(objects, pods=take if settings.heal else None).checked(where)
-    return ClusterObjects(read, EffectivePolicy.of(read, policy.now), tuple(pods), stored)
+    cluster = snapshot.build(objects, pods=take if settings.heal else None).checked(where)
+    parts = [report(classify(cluster))]
+    if settings.gates:
+        parts.append(unnamed(cluster))
+    if settings.heal:
+        may_heal = partial(heals, EffectivePolicy.of(cluster, policy.now))
+        parts.append(_removed(tuple(pods), may_heal, keep=settings.keep_refused))
+        parts += await plan(cluster, stored, settings, policy, now=time.time())
+    return "\n".join(parts)
 
 
 class _NoListener:
@@ -96,49 +69,40 @@ class _NoListener:
         """See `PodListener`."""
 
 
-def removed(cluster: ClusterObjects, *, keep: int) -> str:
+def _removed(pods: Sequence[PodInfo], may_heal: Callable[[str], bool], *, keep: int) -> str:
     """Return one line for each rejected pod that would be deleted, with the pod that replaced it."""
-    due = finished(removals(cluster.pods, cluster.pods, heals=partial(heals, cluster.policy), keep=keep))
-    if not due:
-        return "no rejected pod would be deleted"
-    return "\n".join(
-        (
-            f"pod {removal.pod.namespace}/{removal.pod.name} would be deleted: the kubelet of"
-            f" {removal.pod.node} rejected it ({removal.pod.reason}), and {removal.another.name} was"
-            " created since"
-        )
-        for removal in due
-    )
+    lines = [
+        f"pod {removal.pod.namespace}/{removal.pod.name} would be deleted: the kubelet of"
+        f" {removal.pod.node} rejected it ({removal.pod.reason}), and {removal.another.name} was"
+        " created since"
+        for removal in finished(removals(pods, pods, heals=may_heal, keep=keep))
+    ]
+    return "\n".join(lines) or "no rejected pod would be deleted"
 
 
 def unnamed(cluster: Cluster) -> str:
     """Return how many nodes would get their name as a label."""
-    count = len(NodeClasses({}, {}, names=names_of(cluster)).changes())
+    names = {node: labels.get(NODE_LABEL) for node, labels in cluster.node_labels.items()}
+    count = len(NodeClasses({}, {}, names=names).changes())
     return f"{count} {'node' if count == 1 else 'nodes'} would get the label {NODE_LABEL} with their name"
 
 
 def report(nodes: NodeClasses) -> str:
     """Return lines with every change if nothing else happened, and every degraded node."""
-    labelled = sum(label is not None for label in nodes.labels.values())
     changes = nodes.changes(gone=nodes.missing())
-    return "\n".join((_table(changes, labelled=labelled), *_degraded(nodes)))
-
-
-def _table(changes: Sequence[LabelChange], *, labelled: int) -> str:
-    if not changes:
-        are = "node is" if labelled == 1 else "nodes are"
-        return f"nothing would change ({labelled} {are} labelled)"
     names = [f"{change.node}:" for change in changes]
     befores = [change.before or "no label" for change in changes]
     afters = [change.after or f"no label, after {GRACE_SECONDS} s without topology" for change in changes]
-    widths = max(map(len, names)), max(map(len, befores))
-    return "\n".join(
+    widths = max(map(len, names), default=0), max(map(len, befores), default=0)
+    lines = [
         f"{name.ljust(widths[0])} {before.ljust(widths[1])} -> {after}"
         for name, before, after in zip(names, befores, afters, strict=True)
-    )
-
-
-def _degraded(nodes: NodeClasses) -> Iterator[str]:
+    ]
+    if not lines:
+        labelled = sum(label is not None for label in nodes.labels.values())
+        are = "node is" if labelled == 1 else "nodes are"
+        lines = [f"nothing would change ({labelled} {are} labelled)"]
     for node, lacking in sorted(nodes.lacking.items()):
         amounts = ", ".join(f"{render(name, amount)} {name}" for name, amount in sorted(lacking.items()))
-        yield f"{node}: degraded, lacks {amounts}; its class when healthy is {nodes.classes[node]}"
+        lines.append(f"{node}: degraded, lacks {amounts}; its class when healthy is {nodes.classes[node]}")
+    return "\n".join(lines)

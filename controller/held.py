@@ -80,9 +80,8 @@ class HeldPlaces:
             return False
         if not prediction.reservable:
             return False
-        reservation = reservation_of(pod.uid)
+        reservation, name = reservation_of(pod.uid), (pod.namespace, pod.name)
         demand = pending.assigned_pod(now=now).demand
-        name = (pod.namespace, pod.name)
         assigned_pod = AssignedPod(
             reservation, name, demand, Stage.RESERVED, since=now, created=pending.created, awaited=True
         )
@@ -155,20 +154,18 @@ class HeldPlaces:
         late = tuple(uid for uid, place in self._places.items() if now >= place.until)
         for uid in late:
             self.give_up(uid)
+        reservations = self.state.reservations
         for uid, place in [*self._places.items()]:
-            if now - place.renewed >= RENEW_SECONDS:
-                self._renew(uid, place, now)
+            if now - place.renewed < RENEW_SECONDS:
+                continue
+            assigned_pod, question = reservations.assigned_pod(place.reservation), place.question
+            prediction = reservations.predict(
+                place.node, question.demand, question.intent, now=now, without=(place.reservation,)
+            )
+            if assigned_pod is None or prediction is None or not prediction.verdict.admitted:
+                # The node no longer has room.
+                self.give_up(uid)
+                continue
+            reservations.reserve(place.node, replace(assigned_pod, since=now), prediction)
+            self._places[uid] = replace(place, renewed=now)
         return late
-
-    def _renew(self, uid: str, place: HeldPlace, now: float) -> None:
-        """Renew a reservation, or release it if the node no longer has room."""
-        assigned_pod = self.state.reservations.assigned_pod(place.reservation)
-        question = place.question
-        prediction = self.state.reservations.predict(
-            place.node, question.demand, question.intent, now=now, without=(place.reservation,)
-        )
-        if assigned_pod is None or prediction is None or not prediction.verdict.admitted:
-            self.give_up(uid)
-            return
-        self.state.reservations.reserve(place.node, replace(assigned_pod, since=now), prediction)
-        self._places[uid] = replace(place, renewed=now)

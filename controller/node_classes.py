@@ -5,7 +5,7 @@ Computing a class takes a while, and for thousands of nodes a long while. So it 
 of a node.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -58,16 +58,15 @@ class NodeClasses:
         Without a topology a label is kept, unless the topology is `gone` for good.
         """
         # Thousands of nodes are checked, and almost all labels are right.
-        return tuple(sorted(self._changes(gone), key=attrgetter("node", "key")))
-
-    def _changes(self, gone: AbstractSet[str]) -> Iterator[LabelChange]:
+        changes: list[LabelChange] = []
         for node, before in self.labels.items():
             after = self.classes.get(node, None if node in gone else before)
             if after != before:
-                yield LabelChange(node, before, after)
+                changes.append(LabelChange(node, before, after))
         for node, before in self.names.items():
             if before != (name := node_label(node)):
-                yield LabelChange(node, before, name, NODE_LABEL)
+                changes.append(LabelChange(node, before, name, NODE_LABEL))
+        return tuple(sorted(changes, key=attrgetter("node", "key")))
 
 
 class Classifier:
@@ -97,8 +96,13 @@ class Classifier:
             return None
         basis = self._cluster.version
         if self._made is None or self._made[0] != basis:
-            unproven = {} if self._remembered else self._unproven()
-            classes = {**self._classes, **unproven}
+            classes = dict(self._classes)
+            if not self._remembered:
+                # What a node lacks is unknown if its label is of a class without a known shape: it is kept.
+                known = {known.shape.node_class for known in self._cluster.shapes.values()}
+                for name, label in self._labels.items():
+                    if label is not None and label not in known and name in classes:
+                        classes[name] = label
             made = NodeClasses(dict(self._labels), classes, names=dict(self._names))
             if self._made and self._made[1] == made:
                 made = self._made[1]
@@ -121,23 +125,6 @@ class Classifier:
             self._labels[name] = now.class_label
         if now.labels is not None and self._maintains_names:
             self._names[name] = now.labels.get(NODE_LABEL)
-
-    def _unproven(self) -> Mapping[str, str]:
-        """Return the labels of classes without a known shape.
-
-        What their nodes lack is unknown, so they are kept.
-        """
-        known = {known.shape.node_class for known in self._cluster.shapes.values()}
-        return {
-            name: label
-            for name, label in self._labels.items()
-            if label is not None and label not in known and name in self._classes
-        }
-
-
-def names_of(cluster: Cluster) -> Mapping[str, str | None]:
-    """Return the `NODE_LABEL` of every Node, None if it has none."""
-    return {node: labels.get(NODE_LABEL) for node, labels in cluster.node_labels.items()}
 
 
 def classify(cluster: Cluster) -> NodeClasses:
