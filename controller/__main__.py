@@ -18,10 +18,8 @@ PROGRAM = "numalign-controller"
 def main() -> int:
     """Write what is due, or print what would be written; return the exit code."""
     settings = from_command_line(ControllerSettings, prog=PROGRAM, argv=sys.argv[1:], environ=os.environ)
-    return _dry_run(settings) if settings.dry_run else compose.start(PROGRAM, settings, ControllerProgram)
-
-
-def _dry_run(settings: ControllerSettings) -> int:
+    if not settings.dry_run:
+        return compose.start(PROGRAM, settings, ControllerProgram)
     try:
         sys.stdout.write(f"{asyncio.run(dry_run(settings))}\n")
     except (BadInput, ClusterError) as error:

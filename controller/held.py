@@ -68,7 +68,6 @@ class HeldPlaces:
     _takers: dict[str, str] = field(init=False, default_factory=dict)
 
     def __len__(self) -> int:
-        """Return how many places are held."""
         return len(self._places)
 
     def hold(
@@ -96,11 +95,6 @@ class HeldPlaces:
         """Return whether the ledger has a place for the replacement of the pod with this UID."""
         place = self._places.get(uid)
         return place is not None and self.state.reservations.node_of(place.reservation) == place.node
-
-    def node_of(self, uid: str) -> str | None:
-        """Return the node where a place is held for the replacement of the pod with this UID."""
-        place = self._places.get(uid)
-        return place.node if place else None
 
     def take(self, pod: PodInfo, pending: PendingPod) -> str | None:
         """

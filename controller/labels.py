@@ -158,7 +158,6 @@ class LabelWriter:
                 return
 
     def _replan(self, nodes: NodeClasses, *, now: float) -> None:
-        """Update the plan if anything has changed."""
         if nodes is not self._planned_for[0]:
             self._missing_since = {node: self._missing_since.get(node, now) for node in nodes.missing()}
         gone = frozenset(node for node, since in self._missing_since.items() if now - since >= GRACE_SECONDS)

@@ -20,7 +20,7 @@ from numalign.decision.evaluate import NO_INTENT
 from numalign.kube.pod_informer import PodInfo
 from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requirement
 from numalign.model.intent import NODE_LABEL
-from numalign.model.node import is_labelled, node_label
+from numalign.model.node import is_labelled
 from numalign.runtime.cooperative import TimeSlice
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.node_fit import NodeFit
@@ -61,11 +61,6 @@ class Excluded:
     """The nodes to keep a pod off."""
 
     nodes: tuple[str, ...]
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Return the values of their `NODE_LABEL`."""
-        return tuple(map(node_label, self.nodes))
 
     def __str__(self) -> str:
         """Return which nodes they are, for a text; empty if there are none."""

@@ -39,8 +39,9 @@ from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from numalign.lru import LRU, Caches
 from numalign.model.constraints import Constraints
-from numalign.model.errors import BadInput
+from numalign.model.errors import BadInput, cut
 from numalign.model.intent import GATE, PLACEMENT_GATE
+from numalign.model.node import node_label
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import TimeSlice
 from numalign.runtime.logs import Log
@@ -121,16 +122,6 @@ class _Misses:
     lacking: frozenset[str]
     reasons: dict[tuple[_PlacementQuestion, str], NoNode] = field(default_factory=dict)
     namespaces: Counter[str] = field(default_factory=Counter)
-
-    def is_crowded(self, gated: GatedPod) -> bool:
-        """Return whether the namespace of a pod has used up its share."""
-        most = MOST_MISSES if gated.attempts else MOST_NEW_MISSES
-        return self.namespaces[gated.pod.namespace] >= most
-
-    def add(self, request: tuple[_PlacementQuestion, str], namespace: str, why: NoNode) -> None:
-        """Add a request for which there is no node."""
-        self.reasons[request] = why
-        self.namespaces[namespace] += 1
 
 
 @dataclass(eq=False, kw_only=True)
@@ -246,7 +237,6 @@ class GateKeeper:
         return due
 
     def _waiting(self) -> list[GatedPod]:
-        """Return all waiting pods in order, without those that are gone or busy."""
         gated = self.queue.in_order()
         for gone in [one.pod.uid for one in gated if one.pod.uid not in self.state.pods]:
             self.queue.drop(gone)
@@ -329,12 +319,10 @@ class GateKeeper:
         # Pods of the same template may have found no node, but a place may have been held for this one.
         awaited = not wanted.unjudged and self.chooser.awaits(gated.pod, pending)
         if not awaited and (missed := misses.reasons.get(request)):
-            if missed.over_quota:
-                self._wait_for_quota(gated, missed.over_quota)
-            else:
-                gated.lacks_room(missed.why)
+            self._missed(gated, missed, tried=False)
             return
-        if not awaited and misses.is_crowded(gated):
+        most = MOST_MISSES if gated.attempts else MOST_NEW_MISSES
+        if not awaited and misses.namespaces[namespace] >= most:
             return
         contested = bool(misses.lacking - {namespace})
         if not awaited and (why := self.turns.why_not(namespace, contested=contested)):
@@ -349,15 +337,28 @@ class GateKeeper:
         if self._is_taken(gated):
             self._pinning.release()
         elif isinstance(chosen, ChosenNode):
-            target = self._reserved(gated, wanted, chosen)
+            target, reservations, uid = chosen.target, self.state.reservations, gated.pod.uid
+            if reservations.is_reserved(uid) and (node := reservations.node_of(uid)):
+                # An earlier write has an unknown result: the pod keeps that node.
+                target = replace(target, node=node)
+            else:
+                reservations.reserve(target.node, pending.assigned_pod(now=self.clock()), chosen.prediction)
+                self.turns.hold(uid, namespace)
             self._begin(gated, self._pin(gated, wanted, target, getattr(read, "raw", None)))
         else:
             self._pinning.release()
-            misses.add(request, namespace, chosen)
-            if chosen.over_quota:
-                self._wait_for_quota(gated, chosen.over_quota)
-            else:
-                gated.unschedulable(chosen.why, now=self.clock())
+            misses.reasons[request] = chosen
+            misses.namespaces[namespace] += 1
+            self._missed(gated, chosen, tried=True)
+
+    def _missed(self, gated: GatedPod, why: NoNode, *, tried: bool) -> None:
+        """Let a pod wait for a node; `tried` if its own request was evaluated."""
+        if why.over_quota:
+            self._wait_for_quota(gated, why.over_quota)
+        elif tried:
+            gated.unschedulable(why.why, now=self.clock())
+        else:
+            gated.lacks_room(why.why)
 
     def _wait_for_quota(self, gated: GatedPod, why: str) -> None:
         """Let a pod wait for the quota of its namespace; report it when that begins."""
@@ -370,20 +371,6 @@ class GateKeeper:
     def _is_taken(self, gated: GatedPod) -> bool:
         """Return whether a pod is gone, or being worked on."""
         return self.queue.get(gated.pod.uid) is not gated or gated.pod.uid in self._busy
-
-    def _reserved(self, gated: GatedPod, wanted: WantedPlacement, chosen: ChosenNode) -> PinTarget:
-        """
-        Reserve zones for a pod on the node just chosen, and return where to pin it.
-
-        If the pod already has a reservation, an earlier write has an unknown result: it keeps that node.
-        """
-        reservations, uid = self.state.reservations, gated.pod.uid
-        if reservations.is_reserved(uid) and (node := reservations.node_of(uid)):
-            return replace(chosen.target, node=node)
-        assigned_pod = wanted.pending.assigned_pod(now=self.clock())
-        reservations.reserve(chosen.target.node, assigned_pod, chosen.prediction)
-        self.turns.hold(uid, gated.pod.namespace)
-        return chosen.target
 
     def _begin(self, gated: GatedPod, work: Coroutine[object, object, None]) -> None:
         """Start work on a pod, so that nothing else is done about it meanwhile."""
@@ -399,7 +386,6 @@ class GateKeeper:
         task.add_done_callback(ended)
 
     def _failed(self, gated: GatedPod, error: Exception) -> None:
-        """Handle an unexpected error: delay the next attempt for this pod."""
         gated.not_evaluated(now=self.clock())
         self.log.failed("gate.internal_error", error)
 
@@ -444,21 +430,16 @@ class GateKeeper:
                 await time_slice.share()
                 if self._leads_for() < GRACE_SECONDS or self._is_taken(gated):
                     continue
-                if why := self._why_ungated(gated):
-                    self._begin(gated, self._lift(gated, why))
-                elif self._is_too_late(gated) and overdue[namespace := gated.pod.namespace] < OVERDUE_AT_ONCE:
+                namespace = gated.pod.namespace
+                known = self.state.cluster.listed and self.state.knows(namespace)
+                settled = known and gated.is_overdue(SETTLE_SECONDS, now=self.clock())
+                if settled and not self.state.is_gated(namespace):
+                    without = f"namespace {namespace} does not use gates (label {GATE})"
+                    self._begin(gated, self._lift(gated, f"{without}, so nothing is reserved for it"))
+                elif self._is_too_late(gated) and overdue[namespace] < OVERDUE_AT_ONCE:
                     overdue[namespace] += 1
                     self._overdue[gated.pod.uid] = namespace
                     self._begin(gated, self._lift_overdue(gated))
-
-    def _why_ungated(self, gated: GatedPod) -> str:
-        """Return why nothing is reserved for a pod; empty if something may be."""
-        namespace = gated.pod.namespace
-        known = self.state.cluster.listed and self.state.knows(namespace)
-        settled = known and gated.is_overdue(SETTLE_SECONDS, now=self.clock())
-        if settled and not self.state.is_gated(namespace):
-            return f"namespace {namespace} does not use gates (label {GATE}), so nothing is reserved for it"
-        return ""
 
     def _is_too_late(self, gated: GatedPod) -> bool:
         """Return whether a pod has waited too long, for something else than the quota of its namespace."""
@@ -506,7 +487,7 @@ class GateKeeper:
             elif isinstance(found, LiftGate):
                 await self._write_lift(gated, found.why, lift)
             elif found.nodes:
-                exclude = partial(self.pods.exclude, raw, found.labels)
+                exclude = partial(self.pods.exclude, raw, tuple(map(node_label, found.nodes)))
                 error = await self._write_lift(gated, f"{why}; {found}", exclude)
                 if isinstance(error, Forbidden | InvalidObject):
                     self._keep(gated, KeepGate(KeepReason.NOT_ALLOWED, f"nodes cannot be excluded: {error}"))
@@ -561,7 +542,7 @@ class GateKeeper:
         gated.lifted(now=self.clock())
         self.metrics.lifts.labels(how.value).inc()
         self.metrics.seconds.observe(seconds)
-        text = why if len(why) <= _SHOWN else f"{why[: _SHOWN - 3]}..."
+        text = cut(why, _SHOWN)
         name = f"{pod.namespace}/{pod.name}"
         self.log.info("gate.lifted", pod=name, how=how.value, seconds=round(seconds, 3), reason=text)
         kind, reason = _EVENTS[how]

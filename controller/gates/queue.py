@@ -125,7 +125,6 @@ class GateQueue:
     _order: list[_SortKey] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """Return how many pods wait."""
         return len(self._pods)
 
     def update(self, pod: PodInfo, *, now: float) -> None:

@@ -71,7 +71,6 @@ class NamespaceTurns:
         return iter(tuple(self._pins))
 
     def __len__(self) -> int:
-        """Return how many pods hold zones."""
         return len(self._pins)
 
     def hold(self, uid: str, namespace: str, *, age: float = 0.0) -> None:

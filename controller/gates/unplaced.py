@@ -21,6 +21,7 @@ from numalign.kube.errors import ClusterError
 from numalign.kube.events import Event, Type
 from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo
+from numalign.model.errors import cut
 from numalign.model.intent import PLACEMENT_GATE
 from numalign.runtime.clock import Sleep, least_age
 from numalign.runtime.logs import Log
@@ -128,6 +129,4 @@ def scheduler_message(pod: Object) -> str:
     conditions = Part(pod)["status"]["conditions"].objects()
     messages = [one["message"].text() for one in conditions if one["type"].text() == "PodScheduled"]
     message = messages[-1] if messages else ""
-    if not message:
-        return "its scheduler reported no reason"
-    return message if len(message) <= _SHOWN else f"{message[: _SHOWN - 3]}..."
+    return cut(message, _SHOWN) if message else "its scheduler reported no reason"

@@ -65,6 +65,9 @@ HANDOVER_SECONDS = 2 * EVICT_SECONDS + NOTIFICATION_SECONDS
 RETRY_SECONDS, BLOCKED_SECONDS = 60.0, 600.0
 """Seconds until a pod without a better place or an answer is tried again, and one that may not go."""
 
+LONGEST_GRACE = 3600
+"""The longest grace period in seconds to add to a held place; a pod that takes longer loses the place."""
+
 MOST_SKIPPED = 8192
 """Most pods to remember with the reason why they stay."""
 
@@ -256,7 +259,10 @@ class Healer:
         if owner in self.owners.moves or owner in unsettled_owners(self.state.pods.values()):
             return
         prediction = self.places.prediction(better, pending)
-        until = self.clock() + REPLACEMENT_SECONDS + _grace(raw)
+        spec = raw.get("spec")
+        grace = spec.get("terminationGracePeriodSeconds") if isinstance(spec, dict) else None
+        grace = min(max(grace, 0), LONGEST_GRACE) if type(grace) is int else 0
+        until = self.clock() + REPLACEMENT_SECONDS + grace
         if prediction is None or not self.held.hold(pod, pending, better, prediction, until=until):
             return
         if not self.limits.take(owner, pod.node, self.clock()):
@@ -311,7 +317,6 @@ class Healer:
         self._quiet_log.info("healing.skipped", pod=_shown(pod), reason=reason)
 
     def _report_ungated(self, candidate: Candidate) -> None:
-        """Report once in a namespace why no pods are moved there."""
         pod, why_not = candidate.pod_alignment.pod, candidate.waits_for
         if why_not not in (NO_GATES, NOT_GATED) or pod.namespace in self._ungated:
             return
@@ -329,17 +334,6 @@ NOT_GATED = (
 )
 OTHER_SCHEDULER = "a scheduling gate for its replacement: another scheduler would place it at once"
 NO_BETTER_PLACE = "another node that would align it now"
-
-
-def _grace(raw: Object) -> float:
-    """Return the grace period of a pod in seconds, at most `LONGEST_GRACE`; 0 if it is missing or invalid."""
-    spec = raw.get("spec")
-    seconds = spec.get("terminationGracePeriodSeconds") if isinstance(spec, dict) else None
-    return float(min(max(seconds, 0), LONGEST_GRACE)) if type(seconds) is int else 0.0
-
-
-LONGEST_GRACE = 3600
-"""The longest grace period in seconds to add to a held place; a pod that takes longer loses the place."""
 
 
 def _shown(pod: PodInfo) -> str:

@@ -65,7 +65,6 @@ class RunningPodAlignments(Collector):
                 self._by_node.pop(name, None)
 
     def __iter__(self) -> Iterator[PodAlignment]:
-        """Iterate over all judged pods."""
         return (entry for judged in self._by_node.values() for entry in judged.values())
 
     def misaligned(self) -> Iterator[PodAlignment]:

@@ -151,7 +151,6 @@ class RefusedPods:
         self._most = MOST_GONE
 
     def __len__(self) -> int:
-        """Return how many UIDs are remembered."""
         return len(self._uids)
 
     def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
@@ -163,7 +162,6 @@ class RefusedPods:
             self._forget()
 
     def _forget(self) -> None:
-        """Forget those that are gone."""
         self._uids &= self._placing.state.pods.keys()
         self._most = 2 * len(self._uids) + MOST_GONE
 

@@ -15,7 +15,7 @@ from functools import partial
 from controller.healing.observing import RunningPodAlignments
 from controller.reports import policy_report
 from controller.reports.policy_report import PolicyReport
-from numalign.cache import ClusterCache, admission
+from numalign.cache import admission
 from numalign.cache.admission import AdmissionDecision
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube import exporters
@@ -55,36 +55,29 @@ class OffenderReports:
             return None
         cache = await self.cache.current()
         await self.alignments.judge()
-        pods = await self._pods(cache)
-        cluster, now = self.state.cluster, self.wall()
-        nodes: dict[str, RuleOutcome] = {}
-        for name, state in sorted(cluster.states.items()):
-            if state.node is None:
-                nodes[name] = RuleOutcome.WARN
-            else:
-                stale = exporters.of_node(cluster, name, now=now).stale
-                nodes[name] = RuleOutcome.FAIL if stale else RuleOutcome.PASS
-        return await asyncio.to_thread(_reports, pods, nodes)
-
-    async def _pods(self, cache: ClusterCache) -> Mapping[str, list[RunningPod]]:
-        """Return the evaluated running pods, by namespace."""
-        cluster, policy, now = self.state.cluster, self.state.policy.now, self.wall()
+        policy, cluster, now = self.state.policy.now, self.state.cluster, self.wall()
         refusals = policy.refusals(unknown_may_fit=self.unknown_may_fit)
 
         def decide(pod: PodQuestion) -> AdmissionDecision:
             return admission.decide(pod, cache, refusals, now=now, served=cluster.served, runs=True)
 
         judge = RunningPodJudge(self.state.reader, EffectivePolicy.of(cluster, policy), decide)
-        judged, time_slice = defaultdict[str, list[RunningPod]](list), TimeSlice()
+        pods, time_slice = defaultdict[str, list[RunningPod]](list), TimeSlice()
         for uid in tuple(self.state.pods):
             await time_slice.share()
-            pod = self.state.pods.get(uid)
-            if pod is None or not runs(pod):
-                continue
-            entry = self.alignments.get(uid)
-            alignment = entry.alignment if entry else None
-            judged[pod.namespace].append(await computed(cache.pace, partial(judge.judge, pod, alignment)))
-        return judged
+            pod, entry = self.state.pods.get(uid), self.alignments.get(uid)
+            if pod is not None and runs(pod):
+                alignment = entry.alignment if entry else None
+                judged = await computed(cache.pace, partial(judge.judge, pod, alignment))
+                pods[pod.namespace].append(judged)
+        nodes: dict[str, RuleOutcome] = {}
+        for name, state in sorted(cluster.states.items()):
+            if state.node is None:
+                nodes[name] = RuleOutcome.WARN
+            else:
+                stale = exporters.of_node(cluster, name, now=self.wall()).stale
+                nodes[name] = RuleOutcome.FAIL if stale else RuleOutcome.PASS
+        return await asyncio.to_thread(_reports, pods, nodes)
 
 
 def _reports(

@@ -108,13 +108,10 @@ class OwnerEvents:
                 continue
             event_count += 1
             self._notified.put(((pod.namespace, owner), text), None)
-            await self._notify(pod.namespace, owner, text)
-
-    async def _notify(self, namespace: str, owner: Owner, text: str) -> None:
-        named, version = await self._highest(namespace, owner)
-        self.log.info("owner.warned", owner=f"{named.kind} {namespace}/{named.name}", reason=text)
-        about = namespace, named.name, named.uid
-        self.publish(Event(*about, Type.WARNING, EVENT, text, kind=named.kind, api_version=version))
+            named, version = await self._highest(pod.namespace, owner)
+            self.log.info("owner.warned", owner=f"{named.kind} {pod.namespace}/{named.name}", reason=text)
+            about = pod.namespace, named.name, named.uid
+            self.publish(Event(*about, Type.WARNING, EVENT, text, kind=named.kind, api_version=version))
 
     async def _highest(self, namespace: str, owner: Owner) -> _NamedOwner:
         """Return the owner of a ReplicaSet if it can be read; any other owner is returned as it is."""

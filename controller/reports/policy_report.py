@@ -9,8 +9,9 @@ out. The summary counts all.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -107,7 +108,22 @@ class PolicyReport:
         With an `owner`, the object is deleted together with it.
         """
         entries = tuple(self.entries())
-        results, left_out = _within_bounds(entries, int(now))
+        # As many results as fit, the worst first.
+        results: list[dict[str, Any]] = []
+        room = MOST_BYTES
+        for entry in sorted(entries, key=lambda entry: SEVEREST_FIRST.index(entry.outcome)):
+            result = entry.written(int(now))
+            room -= len(orjson.dumps(result)) + 1
+            if room < 0:
+                break
+            results.append(result)
+        left_out = len(entries) - len(results)
+        if left_out:
+            # The summary does not count this one.
+            text = (
+                f"{left_out:,} more results do not fit into this report; `kubectl numa check` lists all pods"
+            )
+            results.append({**_result("left-out", str(RuleOutcome.SKIP), int(now)), "message": text})
         counts = Counter(entry.outcome for entry in entries)
         metadata: dict[str, Any] = {"name": NAME, "labels": {OWNED: NAME}}
         if owner:
@@ -137,25 +153,6 @@ def _content_digest(body: object) -> str:
     return hashlib.blake2b(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 
-def _within_bounds(entries: Sequence[ReportEntry], seconds: int) -> tuple[list[dict[str, Any]], int]:
-    """Return as many results as fit, the worst first, and how many more there are."""
-    results: list[dict[str, Any]] = []
-    room = MOST_BYTES
-    for entry in sorted(entries, key=lambda entry: SEVEREST_FIRST.index(entry.outcome)):
-        result = entry.written(seconds)
-        room -= len(orjson.dumps(result)) + 1
-        if room < 0:
-            break
-        results.append(result)
-    left_out = len(entries) - len(results)
-    if left_out:
-        # The summary does not count this one.
-        text = f"{left_out:,} more results do not fit into this report; `kubectl numa check` lists all pods"
-        outcome = str(RuleOutcome.SKIP)
-        results.append({**_result("left-out", outcome, seconds), "message": text})
-    return results, left_out
-
-
 def _result(rule: str, outcome: str, seconds: int) -> dict[str, Any]:
     time = {"seconds": seconds, "nanos": 0}
     words = {"source": NAME, "policy": NAME, "category": CATEGORY, "rule": rule, "result": outcome}
@@ -165,7 +162,7 @@ def _result(rule: str, outcome: str, seconds: int) -> dict[str, Any]:
 def of_namespace(namespace: str, pods: Iterable[RunningPod]) -> PolicyReport | None:
     """Return the report of the pods of one namespace; None if no rule applies to them."""
     in_order = sorted(pods, key=lambda pod: pod.pod.name)
-    return PolicyReport.of(namespace, lambda: (entry for pod in in_order for entry in _of_pod(pod)))
+    return PolicyReport.of(namespace, lambda: chain.from_iterable(map(_of_pod, in_order)))
 
 
 def _of_pod(pod: RunningPod) -> Iterator[ReportEntry]:

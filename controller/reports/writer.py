@@ -157,7 +157,6 @@ class ReportWriter:
         return True
 
     async def _is_served(self) -> bool:
-        """Return whether the API server serves kinds of reports."""
         if len(self._served) < len(KINDS) and self._is_due("served", SERVED_SECONDS):
             try:
                 group = await self._get(_GROUP_PATH, what=API_VERSION)
@@ -170,7 +169,6 @@ class ReportWriter:
         return bool(self._served)
 
     async def _is_read(self) -> bool:
-        """Return whether the stored reports are known."""
         if self._is_due("read", SERVED_SECONDS if self._stored is None else REREAD_SECONDS):
             try:
                 stored = {namespace: report async for namespace, report in self._each_stored()}
@@ -184,7 +182,6 @@ class ReportWriter:
         return self._stored is not None
 
     async def _each_stored(self) -> AsyncIterator[tuple[str, StoredReport]]:
-        """Yield our stored reports by namespace."""
         for plural in sorted(self._served):
             token, more = "", True
             while more:
@@ -216,7 +213,6 @@ class ReportWriter:
         return Part(await answer(self.api.get(path, query, what=what), within=ANSWER_SECONDS))
 
     async def _write(self, namespace: str) -> None:
-        """Write or delete the report of a namespace."""
         self._soonest[namespace] = self.clock() + SPACING_SECONDS
         wanted, stored = self._wanted.get(namespace), self._stored
         what = f"policyreport {namespace}/{NAME}" if namespace else f"clusterpolicyreport {NAME}"

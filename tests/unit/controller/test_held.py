@@ -96,7 +96,7 @@ async def test_place_is_renewed_until_its_time_is_over(holder: Holder) -> None:
         holder.cluster.time.seconds += RENEW_SECONDS
         assert holder.places.expire() == ()
         assert holder.reservations.expire(holder.cluster.time()) == ()
-    assert (holder.places.is_held(UID), holder.places.node_of(UID)) == (True, "b")
+    assert (holder.places.is_held(UID), holder.reservations.node_of(reservation_of(UID))) == (True, "b")
 
     holder.cluster.time.seconds += RENEW_SECONDS
     assert (holder.places.expire(), holder.reservations.reserved()) == ((UID,), ())

@@ -11,6 +11,7 @@ from controller.healing.eviction_limits import Rates
 from controller.healing.healer import HANDOVER_SECONDS
 from controller.healing.marks import EVENT as MISALIGNED
 from controller.healing.marks import LANDED_SECONDS
+from controller.held import reservation_of
 from numalign.kube.errors import Failing, Throttled
 from numalign.kube.pod_informer import UNMARKED
 from numalign.model.intent import ALIGNED, PLACEMENT_OBSERVED
@@ -38,7 +39,8 @@ BUDGET = Throttled("Cannot evict pod as it would violate the pod's disruption bu
 async def test_misaligned_pod_moves_to_where_it_is_aligned(spec: dict[str, str]) -> None:
     cluster, leader = await misaligned(web("web-1", spec=spec))
     held = list[str | None]()
-    cluster.after["evict"] = lambda: held.append(leader.held.node_of(uid("web-1")))
+    place = reservation_of(uid("web-1"))
+    cluster.after["evict"] = lambda: held.append(leader.state.reservations.node_of(place))
     await leader.turns(700)
 
     assert cluster.uids() == [uid("web-1")]
