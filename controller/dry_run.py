@@ -2,7 +2,6 @@
 
 import io
 import time
-from collections.abc import Callable, Sequence
 from functools import partial
 
 from prometheus_client import CollectorRegistry
@@ -54,7 +53,14 @@ async def dry_run(settings: ControllerSettings) -> str:
         parts.append(unnamed(cluster))
     if settings.heal:
         may_heal = partial(heals, EffectivePolicy.of(cluster, policy.now))
-        parts.append(_removed(tuple(pods), may_heal, keep=settings.keep_refused))
+        steps = removals(tuple(pods), tuple(pods), heals=may_heal, keep=settings.keep_refused)
+        lines = [
+            f"pod {removal.pod.namespace}/{removal.pod.name} would be deleted: the kubelet of"
+            f" {removal.pod.node} rejected it ({removal.pod.reason}), and {removal.another.name} was"
+            " created since"
+            for removal in finished(steps)
+        ]
+        parts += lines or ["no rejected pod would be deleted"]
         parts += await plan(cluster, stored, settings, policy, now=time.time())
     return "\n".join(parts)
 
@@ -67,17 +73,6 @@ class _NoListener:
 
     def remove_pod(self, uid: str) -> None:
         """See `PodListener`."""
-
-
-def _removed(pods: Sequence[PodInfo], may_heal: Callable[[str], bool], *, keep: int) -> str:
-    """Return one line for each rejected pod that would be deleted, with the pod that replaced it."""
-    lines = [
-        f"pod {removal.pod.namespace}/{removal.pod.name} would be deleted: the kubelet of"
-        f" {removal.pod.node} rejected it ({removal.pod.reason}), and {removal.another.name} was"
-        " created since"
-        for removal in finished(removals(pods, pods, heals=may_heal, keep=keep))
-    ]
-    return "\n".join(lines) or "no rejected pod would be deleted"
 
 
 def unnamed(cluster: Cluster) -> str:

@@ -29,6 +29,7 @@ from controller.node_classes import LabelChange, NodeClasses
 from numalign.kube.client import Api, Patch
 from numalign.kube.errors import ClusterError, Forbidden, NotFound
 from numalign.kube.writes import FailureLog, answer, backoff, counter
+from numalign.model.intent import CLASS_LABEL
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
@@ -167,7 +168,7 @@ class LabelWriter:
         self._plan = nodes.changes(gone=gone)
         attempts, self._attempts = self._attempts, {}
         for (node, key), attempt in attempts.items():
-            labels = nodes.of(key)
+            labels = nodes.labels if key == CLASS_LABEL else nodes.names
             if node not in labels:
                 continue
             last = attempt

@@ -41,10 +41,6 @@ class NodeClasses:
     lacking: Mapping[str, Resources] = field(default_factory=dict)
     names: Mapping[str, str | None] = field(default_factory=dict)
 
-    def of(self, key: str) -> Mapping[str, str | None]:
-        """Return the values of one of the two labels, by node."""
-        return self.labels if key == CLASS_LABEL else self.names
-
     def missing(self) -> frozenset[str]:
         """Return nodes with a label, but without a topology that supports it."""
         return frozenset(

@@ -44,10 +44,10 @@ EXPIRE_SECONDS = 1.0
 """Interval in seconds at which reservations of pods that were not seen bound are expired."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, kw_only=True)
 class Placing:
     """
-    What the parts that decide about pods share.
+    What the parts that decide about pods share, of which nothing is known at first; raise `BadPolicy`.
 
     `election` reports whether this replica leads and for how long it may act: ask it before every write.
     `publish` queues an event. `clock` is in seconds, `wall` in seconds since 1970. `refusals` has the nodes
@@ -57,24 +57,41 @@ class Placing:
 
     api: Api
     settings: ControllerSettings
-    state: SchedulerState
-    pods: PodInformer
-    nodes: NodeAnswers
-    fit: NodeFit
-    ranker: Ranker
-    policy: PolicyKeeper
+    cluster: Cluster
     election: LeaderElector
     publish: Callable[[Event], None]
     log: Log
     registry: CollectorRegistry
     clock: Callable[[], float]
-    wall: Callable[[], float]
     sleep: Sleep
-    refusals: RecentRefusals
-    held: HeldPlaces
-    watchers: list[Watcher] = field(default_factory=list)
+    wall: Callable[[], float] = time.time
     cache_getters: list[Callable[[], Caches]] = field(default_factory=list)
     node_checks: list[Callable[[str], bool]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings, clock = self.settings, self.clock
+        self.policy = PolicyKeeper(settings.policy, log=self.log, registry=self.registry)
+        self.policy.load()
+        self.state = state = SchedulerState(
+            Reservations(kept=settings.pin_patience_seconds),
+            cluster=self.cluster,
+            policy=self.policy,
+            match=settings.policy_match,
+            clock=clock,
+            wall=self.wall,
+            follows=True,
+        )
+        recreated = RecreatedScheduling() if settings.policy_reports else None
+        self.pods = PodInformer(
+            state, state.reader, recreated=recreated, log=self.log, registry=self.registry
+        )
+        self.nodes = NodeAnswers(state, unknown=settings.unknown_nodes, clock=clock)
+        self.fit, self.ranker = NodeFit(state), Ranker(RankingRules())
+        self.refusals = RecentRefusals(clock=clock, wall=self.wall)
+        self.held = HeldPlaces(state, self.nodes, clock)
+        self.registry.register(ExporterMetrics(self.cluster, self.wall))
+        self.watch(self.refusals.update_pod)
+        self.watch(self.fit.update_pod)
 
     def has_node(self, name: str) -> bool:
         """Return whether a node exists by the last watch event, which may be newer than any snapshot."""
@@ -91,8 +108,7 @@ class Placing:
 
     def watch(self, watcher: Watcher) -> None:
         """Call `watcher` with every change of a pod from now on, before the ledger gets it."""
-        self.watchers.append(watcher)
-        self.state.watchers = tuple(self.watchers)
+        self.state.watchers = (*self.state.watchers, watcher)
 
     def waiting_for(self) -> str | None:
         """Return what readiness is waiting for."""
@@ -105,63 +121,6 @@ class Placing:
 
 PodDuty = Callable[[Placing], Background]
 """A pod-related part of the controller; it returns nothing to run if its setting is off."""
-
-
-def placing(  # noqa: PLR0913  its dependencies
-    api: Api,
-    settings: ControllerSettings,
-    cluster: Cluster,
-    *,
-    election: LeaderElector,
-    publish: Callable[[Event], None],
-    log: Log,
-    registry: CollectorRegistry,
-    clock: Callable[[], float],
-    sleep: Sleep,
-) -> Placing:
-    """Return the cluster with its pods, of which nothing is known yet; raise `BadPolicy`."""
-    policy = PolicyKeeper(settings.policy, log=log, registry=registry)
-    policy.load()
-    state = SchedulerState(
-        Reservations(kept=settings.pin_patience_seconds),
-        cluster=cluster,
-        policy=policy,
-        match=settings.policy_match,
-        clock=clock,
-        wall=time.time,
-        follows=True,
-    )
-    refusals = RecentRefusals(clock=clock, wall=time.time)
-    nodes, fit = NodeAnswers(state, unknown=settings.unknown_nodes, clock=clock), NodeFit(state)
-    shared = Placing(
-        api,
-        settings,
-        state,
-        PodInformer(
-            state,
-            state.reader,
-            recreated=RecreatedScheduling() if settings.policy_reports else None,
-            log=log,
-            registry=registry,
-        ),
-        nodes,
-        fit,
-        Ranker(RankingRules()),
-        policy,
-        election,
-        publish,
-        log,
-        registry,
-        clock,
-        time.time,
-        sleep,
-        refusals,
-        HeldPlaces(state, nodes, clock),
-    )
-    registry.register(ExporterMetrics(cluster, shared.wall))
-    shared.watch(refusals.update_pod)
-    shared.watch(fit.update_pod)
-    return shared
 
 
 async def current_policy(api: NamespaceReader, cluster: ClusterPolicy, namespace: str) -> EffectivePolicy:
@@ -177,10 +136,15 @@ async def current_policy(api: NamespaceReader, cluster: ClusterPolicy, namespace
 
 def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:
     """Return the tasks of these parts and of what they share, and what readiness waits for."""
-    tasks: dict[str, BackgroundTask] = {
-        "reservations": partial(_expire, placing),
-        "cache_refresh": placing.state.work_ahead,
-    }
+
+    async def expire() -> None:
+        """Release reservations whose pods were not seen bound in time; never returns."""
+        while True:
+            for pod in placing.state.expire():
+                placing.log.warning("reservation.expired", pod="/".join(pod.name))
+            await placing.sleep(EXPIRE_SECONDS)
+
+    tasks: dict[str, BackgroundTask] = {"reservations": expire, "cache_refresh": placing.state.work_ahead}
     if placing.settings.policy and placing.settings.policy_reload_seconds:
         every = placing.settings.policy_reload_seconds
         tasks["policy"] = partial(placing.policy.follow, every=every)
@@ -191,11 +155,3 @@ def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:
         checks |= more.checks
     placing.registry.register(CacheSizes((placing.caches,)))
     return Background(tasks, checks, [install for more in made for install in more.installs])
-
-
-async def _expire(placing: Placing) -> None:
-    """Release reservations whose pods were not seen bound in time; never returns."""
-    while True:
-        for pod in placing.state.expire():
-            placing.log.warning("reservation.expired", pod="/".join(pod.name))
-        await placing.sleep(EXPIRE_SECONDS)

@@ -14,7 +14,7 @@ from certs.keeper import Certificates
 from controller.duties import DUTIES
 from controller.labels import LabelWriter
 from controller.node_classes import Classifier
-from controller.placing import Placing, background, placing
+from controller.placing import Placing, background
 from controller.refused.watch import FailedPodWatch
 from controller.settings import ControllerSettings
 from controller.shapes import ShapeWriter
@@ -74,10 +74,10 @@ class ControllerProgram(Program[ControllerSettings]):
     def placing(self, api: Api, cluster: Cluster, election: LeaderElector) -> tuple[Placing, Background]:
         """Return what the parts that decide about pods share, and what they run."""
         recorder = self.recorder(api, "numalign-controller")
-        shared = placing(
-            api,
-            self.settings,
-            cluster,
+        shared = Placing(
+            api=api,
+            settings=self.settings,
+            cluster=cluster,
             election=election,
             publish=recorder.publish,
             log=self.log,
@@ -103,7 +103,6 @@ class ControllerProgram(Program[ControllerSettings]):
             clock=self.clock,
             sleep=self.sleep,
         )
-        watch.load()
         return watch, Background({"events": recorder.run, **watch.tasks()})
 
 

@@ -409,7 +409,18 @@ class GateKeeper:
                 self._remembered.drop(pod.uid)
                 gated.postponed(why, now=self.clock())
                 return
-            self._lifted(gated, Lift.KEPT if target.hostnames else Lift.PINNED, _pinned_text(target, wanted))
+            if target.hostnames:
+                count = len(target.hostnames)
+                nodes = "the one node that fits" if count == 1 else f"{count} nodes that fit"
+                unjudged = " and ".join(wanted.unjudged)
+                text = (
+                    f"restricted to {nodes} now, because numalign does not evaluate its {unjudged}; its zones"
+                    f" are reserved on node {target.node}"
+                )
+                self._lifted(gated, Lift.KEPT, text)
+            else:
+                text = f"pinned to node {target.node}, where its zones are reserved"
+                self._lifted(gated, Lift.PINNED, text)
             self.pinned(pod, target.node)
         finally:
             self.pins.discard(pod.uid)
@@ -554,12 +565,3 @@ _EVENTS = {
     Lift.KEPT: (Type.NORMAL, "NUMAPinned"),
     Lift.UNPINNED: (Type.WARNING, "NUMAGateLifted"),
 }
-
-
-def _pinned_text(target: PinTarget, wanted: WantedPlacement) -> str:
-    if not target.hostnames:
-        return f"pinned to node {target.node}, where its zones are reserved"
-    count = len(target.hostnames)
-    nodes = "the one node that fits" if count == 1 else f"{count} nodes that fit"
-    why = f"numalign does not evaluate its {' and '.join(wanted.unjudged)}"
-    return f"restricted to {nodes} now, because {why}; its zones are reserved on node {target.node}"

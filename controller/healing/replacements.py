@@ -55,19 +55,18 @@ def _without_nodes(term: object, pin: str | None) -> object:
     """Return a required term without a pin to this node, and without exclusions of nodes."""
     if not isinstance(term, dict):
         return term
+    of_pin = {"key": NAME_FIELD, "operator": "In", "values": [pin]}
+    excludes = NODE_LABEL, Operator.NOT_IN
     freed = dict(term)
     for key in ("matchFields", "matchExpressions"):
         if isinstance(listed := term.get(key), list):
-            freed[key] = [each for each in listed if not _chooses_node(each, pin)]
-            if not freed[key]:
+            kept = [each for each in listed if each != of_pin]
+            # Nodes are excluded by our own label.
+            kept = [each for each in kept if (inner(each, "key"), inner(each, "operator")) != excludes]
+            freed[key] = kept
+            if not kept:
                 del freed[key]
     return freed
-
-
-def _chooses_node(requirement: object, pin: str | None) -> bool:
-    if requirement == {"key": NAME_FIELD, "operator": "In", "values": [pin]}:
-        return True
-    return inner(requirement, "key") == NODE_LABEL and inner(requirement, "operator") == Operator.NOT_IN
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,7 @@ from numalign.scheduling.rejected_pods import RejectedPod
 
 
 class FailedPodWatch:
-    """Reports each pod once that was rejected for a reason about zones.
-
-    Failed pods are `put`, `drop`ped and `keep`t.
-    """
+    """Reports each pod once that was rejected for a reason about zones; raise `BadPolicy`."""
 
     def __init__(  # noqa: PLR0913  its dependencies
         self,
@@ -46,6 +43,7 @@ class FailedPodWatch:
     ) -> None:
         self._settings = settings
         self._policy = PolicyKeeper(settings.policy, log=log, registry=registry)
+        self._policy.load()
         self._uids: dict[Key, str] = {}
         self._listed = False
         self._reporter = RefusalReporter(
@@ -57,10 +55,6 @@ class FailedPodWatch:
             clock=clock,
             sleep=sleep,
         )
-
-    def load(self) -> None:
-        """Read the policy; raise `BadPolicy`."""
-        self._policy.load()
 
     def tasks(self) -> Mapping[str, BackgroundTask]:
         """Return what runs beside the watch."""

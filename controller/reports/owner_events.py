@@ -137,20 +137,12 @@ class OwnerEvents:
             self._errors.failed("owner.unreadable", error, owner=what)
             return itself
         self._errors.succeeded()
-        owner_of_owner = _owner_in(metadata) if metadata["uid"].text() == owner.uid else None
-        self._above.put(key, owner_of_owner or itself)
-        return owner_of_owner or itself
-
-
-def _owner_in(metadata: Part) -> _NamedOwner | None:
-    """Return the controller of an object, with the API version in the owner reference."""
-    owner = owner_of(metadata)
-    if owner is None:
-        return None
-    written = (
-        reference["apiVersion"].text()[:LONGEST_NAME]
-        for reference in metadata["ownerReferences"].objects()
-        if reference["uid"].text() == owner.uid
-    )
-    version = next(written, "")
-    return owner, version if group(version) == owner.group else ""
+        # The controller of the ReplicaSet, with the API version in its owner reference.
+        found, above = owner_of(metadata), itself
+        if found is not None and metadata["uid"].text() == owner.uid:
+            references = metadata["ownerReferences"].objects()
+            written = (each["apiVersion"].text() for each in references if each["uid"].text() == found.uid)
+            version = next(written, "")[:LONGEST_NAME]
+            above = found, version if group(version) == found.group else ""
+        self._above.put(key, above)
+        return above
