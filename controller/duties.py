@@ -46,7 +46,7 @@ def gate_tasks(placing: Placing) -> Background:
         return Background()
     settings, state = placing.settings, placing.state
     queue, turns = GateQueue(), NamespaceTurns(placing.clock)
-    metrics = GateMetrics.of(placing.registry, queue.__len__)
+    metrics = GateMetrics(placing.registry, queue.__len__)
     pods = GatedPods(placing.api, metrics, placing.log, placing.wall)
     pins = PinWriter(pods, state.reservations, placing.has_node)
     binder = Binder(

@@ -8,7 +8,7 @@ needs no more than the lease.
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from certs.keeper import Certificates
 from controller.duties import DUTIES
@@ -71,51 +71,39 @@ class ControllerProgram(Program[ControllerSettings]):
             tasks = {"election": election.run, **tasks}
             return await server.serve(app, self.settings, stop=stop, tasks=tasks, tracer=self.tracer)
 
-    def placing(self, api: Api, cluster: Cluster, election: LeaderElector) -> tuple[Placing, Background]:
-        """Return what the parts that decide about pods share, and what they run."""
-        recorder = self.recorder(api, "numalign-controller")
-        shared = Placing(
-            api=api,
-            settings=self.settings,
-            cluster=cluster,
-            election=election,
-            publish=recorder.publish,
-            log=self.log,
-            registry=self.registry,
-            clock=self.clock,
-            sleep=self.sleep,
-        )
-        more = background(shared, DUTIES)
-        return shared, replace(more, tasks={"events": recorder.run, **more.tasks})
-
-    def failed_pods(
-        self, api: Api, cluster: Cluster, election: LeaderElector
-    ) -> tuple[FailedPodWatch, Background]:
-        """Return the watch of rejected pods alone, and what it runs; raise `BadPolicy`."""
-        recorder = self.recorder(api, "numalign-controller")
-        watch = FailedPodWatch(
-            self.settings,
-            cluster,
-            leading=lambda: election.leading,
-            publish=recorder.publish,
-            log=self.log,
-            registry=self.registry,
-            clock=self.clock,
-            sleep=self.sleep,
-        )
-        return watch, Background({"events": recorder.run, **watch.tasks()})
-
 
 def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:
     """Return what follows the cluster: class labels, remembered shapes, and the enabled pod-related parts."""
     settings, log, registry = controller.settings, controller.log, controller.registry
     # A node is degraded for at most this long; until then its shape must be remembered, also after a restart.
     book = ShapeHistory(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
-    cluster, pods = Cluster(), None
+    cluster, pods, rejected = Cluster(), None, None
+    recorder = controller.recorder(api, "numalign-controller")
     if settings.watches_pods:
-        pods, about_pods = controller.placing(api, cluster, election)
+        pods = Placing(
+            api=api,
+            settings=settings,
+            cluster=cluster,
+            election=election,
+            publish=recorder.publish,
+            log=log,
+            registry=registry,
+            clock=controller.clock,
+            sleep=controller.sleep,
+        )
+        about_pods = background(pods, DUTIES)
     else:
-        rejected, about_pods = controller.failed_pods(api, cluster, election)
+        rejected = FailedPodWatch(
+            settings,
+            cluster,
+            leading=lambda: election.leading,
+            publish=recorder.publish,
+            log=log,
+            registry=registry,
+            clock=controller.clock,
+            sleep=controller.sleep,
+        )
+        about_pods = Background(rejected.tasks())
     feed = LiveFeed(
         api,
         cluster,
@@ -151,7 +139,8 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
         await shapes.answered()
         await feed.follow()
 
-    tasks: dict[str, BackgroundTask] = {"shapes": shapes.run, "nodes": follow, **about_pods.tasks}
+    tasks: dict[str, BackgroundTask] = {"shapes": shapes.run, "nodes": follow, "events": recorder.run}
+    tasks |= about_pods.tasks
     if settings.label_nodes:
         labels = LabelWriter(
             api,

@@ -204,7 +204,8 @@ class ShapeWriter:
             return False
         body = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
         if metadata is None:
-            write = self._api.create(self._collection, {**body, "metadata": _NEW}, what=self._what)
+            new = {"name": shapes.NAME, "labels": {"app.kubernetes.io/name": "numalign"}}
+            write = self._api.create(self._collection, {**body, "metadata": new}, what=self._what)
         else:
             write = self._api.replace(self._path, {**body, "metadata": metadata}, what=self._what)
         await answer(write, within=ANSWER_SECONDS)
@@ -215,6 +216,3 @@ class ShapeWriter:
         counts = {"shapes": len(ours.shapes), "degraded": len(ours.losses)}
         self._log.info("shapes.written", **counts, bytes=size, left_out=left_out)
         return True
-
-
-_NEW = {"name": shapes.NAME, "labels": {"app.kubernetes.io/name": "numalign"}}

@@ -556,12 +556,7 @@ class GateKeeper:
         text = cut(why, _SHOWN)
         name = f"{pod.namespace}/{pod.name}"
         self.log.info("gate.lifted", pod=name, how=how.value, seconds=round(seconds, 3), reason=text)
-        kind, reason = _EVENTS[how]
+        kind, reason = Type.NORMAL, "NUMAPinned"
+        if how is Lift.UNPINNED:
+            kind, reason = Type.WARNING, "NUMAGateLifted"
         self.publish(Event(pod.namespace, pod.name, pod.uid, kind, reason, f"numalign: {text}"))
-
-
-_EVENTS = {
-    Lift.PINNED: (Type.NORMAL, "NUMAPinned"),
-    Lift.KEPT: (Type.NORMAL, "NUMAPinned"),
-    Lift.UNPINNED: (Type.WARNING, "NUMAGateLifted"),
-}

@@ -1,7 +1,6 @@
 """Metrics of gates."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -9,8 +8,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from controller.gates.exclusion import KeepReason
 from numalign.kube.writes import counter
 from numalign.runtime.metrics import PREFIX
-
-_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 45, 60, 120, 300, 600)
 
 
 class Lift(StrEnum):
@@ -21,31 +18,26 @@ class Lift(StrEnum):
     UNPINNED = "unpinned"
 
 
-@dataclass(frozen=True, slots=True)
 class GateMetrics:
-    """Metrics of gates; `seconds` are from when a pod was seen; `unplaced` are pins not bound in time."""
+    """
+    Metrics of gates; `waiting` returns how many pods wait.
 
-    lifts: Counter
-    kept: Counter
-    seconds: Histogram
-    failures: Counter
-    unplaced: Counter
+    `seconds` are from when a pod was seen, and `unplaced` are pins not bound in time.
+    """
 
-    @classmethod
-    def of(cls, registry: CollectorRegistry, waiting: Callable[[], int]) -> "GateMetrics":
-        """Return metrics in this registry; `waiting` returns how many pods wait."""
-        gated = "Pods behind the scheduling gate numalign.io/placement."
-        Gauge(f"{PREFIX}gated_pods", gated, registry=registry).set_function(waiting)
-        lifts = counter(f"{PREFIX}gates_lifted", "Gates lifted, by outcome.", ["how"], Lift, registry)
+    def __init__(self, registry: CollectorRegistry, waiting: Callable[[], int]) -> None:
+        text = "Pods behind the scheduling gate numalign.io/placement."
+        Gauge(f"{PREFIX}gated_pods", text, registry=registry).set_function(waiting)
+        self.lifts = counter(f"{PREFIX}gates_lifted", "Gates lifted, by outcome.", ["how"], Lift, registry)
         text = "Overdue gated pods that keep their gate, by reason."
-        kept = counter(f"{PREFIX}gates_kept", text, ["reason"], KeepReason, registry)
-        seconds = Histogram(
+        self.kept = counter(f"{PREFIX}gates_kept", text, ["reason"], KeepReason, registry)
+        self.seconds = Histogram(
             f"{PREFIX}gate_seconds",
             "Seconds from when a gated pod was first seen until its gate was lifted.",
-            buckets=_BUCKETS,
+            buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 45, 60, 120, 300, 600),
             registry=registry,
         )
-        failures = counter(
+        self.failures = counter(
             f"{PREFIX}gate_failures",
             "Failed reads and writes of gated pods, by reason.",
             ["reason"],
@@ -53,5 +45,4 @@ class GateMetrics:
             registry,
         )
         text = "Pinned pods that no scheduler bound in time."
-        unplaced = Counter(f"{PREFIX}pins_not_placed", text, registry=registry)
-        return cls(lifts, kept, seconds, failures, unplaced)
+        self.unplaced = Counter(f"{PREFIX}pins_not_placed", text, registry=registry)

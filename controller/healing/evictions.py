@@ -16,8 +16,6 @@ from numalign.kube.writes import answer
 EVICT_SECONDS = 4.0
 """The timeout of an eviction in seconds, here and, from its arrival, on the API server."""
 
-REQUESTED_BY = "numalign-controller"
-
 LONGEST_REASON = 400
 """The limit of the reason in characters."""
 
@@ -44,7 +42,7 @@ async def evict(api: Api, pod: PodInfo, *, reason: str) -> tuple[EvictionAnswer,
         "namespace": pod.namespace,
         # As descheduler writes them, for the audit logs and interceptors that read them
         # (sigs.k8s.io/descheduler, pkg/descheduler/evictions/evictions.go: evictPod).
-        "annotations": {"reason": reason[:LONGEST_REASON], "requested-by": REQUESTED_BY},
+        "annotations": {"reason": reason[:LONGEST_REASON], "requested-by": "numalign-controller"},
     }
     # No resourceVersion: an API server compares it only after it has counted the pod in its
     # PodDisruptionBudget (EvictionREST.Create of k8s.io/kubernetes, in

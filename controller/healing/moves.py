@@ -126,7 +126,7 @@ class Moves:
         move.phase = MovePhase.EVICTED
         pod = move.pod
         self.log.info("healing.evicted", pod=_shown(pod), node=pod.node, target_node=move.node, reason=reason)
-        self._event(pod, Type.NORMAL, MOVED, f"evicted: {reason}")
+        self.publish(Event(pod.namespace, pod.name, pod.uid, Type.NORMAL, MOVED, f"evicted: {reason}"))
 
     def _follow(self, move: PodMove) -> None:
         waited = self.clock() - move.since
@@ -183,16 +183,14 @@ class Moves:
         """Evict no pods of an owner for a day, and report that in an event."""
         self.owners.stop(move.owner, self.clock())
         self.log.warning("healing.stopped", pod=_shown(move.pod), reason=text, seconds=STOPPED_SECONDS)
-        about = self.state.pods.get(move.replacement) or move.pod
-        self._event(about, Type.WARNING, STOPPED, f"pods of its owner are not evicted for a day: {text}")
+        pod = self.state.pods.get(move.replacement) or move.pod
+        text = f"pods of its owner are not evicted for a day: {text}"
+        self.publish(Event(pod.namespace, pod.name, pod.uid, Type.WARNING, STOPPED, text))
         self._drop(move)
 
     def _drop(self, move: PodMove) -> None:
         self.owners.moves.pop(move.owner, None)
         self.held.give_up(move.pod.uid)
-
-    def _event(self, pod: PodInfo, kind: Type, reason: str, text: str) -> None:
-        self.publish(Event(pod.namespace, pod.name, pod.uid, kind, reason, text))
 
     def _count(self, outcome: MoveOutcome) -> None:
         self._moves.labels(outcome.value).inc()

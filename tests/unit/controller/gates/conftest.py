@@ -68,7 +68,7 @@ class GatedCluster:
         self.clock, self.log, self.events = scorer.time, scorer.journal, scorer.teller
         self.reservations, self.count = scorer.reservations, scorer.count
         self.queue = GateQueue()
-        metrics = GateMetrics.of(scorer.registry, self.queue.__len__)
+        metrics = GateMetrics(scorer.registry, self.queue.__len__)
         pods = GatedPods(self.api or self, metrics, self.log.log, partial(wall, self.clock))
         pins = PinWriter(pods, scorer.reservations, lambda name: name not in self.deleted_nodes)
         scorer.binder.write = pins
