@@ -103,7 +103,7 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
             clock=controller.clock,
             sleep=controller.sleep,
         )
-        about_pods = Background(rejected.tasks())
+        about_pods = Background(rejected.tasks)
     feed = LiveFeed(
         api,
         cluster,

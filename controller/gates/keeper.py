@@ -28,7 +28,7 @@ from controller.gates.exclusion import Excluded, Exclusion, KeepGate, KeepReason
 from controller.gates.metrics import GateMetrics, Lift
 from controller.gates.pin import PinTarget, gates_of, term_count
 from controller.gates.pods import GatedPods, LiftGate, PinWriter, ReadPod, WantedPlacement, aspects
-from controller.gates.queue import GatedPod, GateQueue
+from controller.gates.queue import NEWS_LOST_SECONDS, GatedPod, GateQueue
 from controller.gates.turns import NamespaceTurns
 from numalign.cache import Question
 from numalign.kube.bindings import BIND_SECONDS
@@ -550,7 +550,7 @@ class GateKeeper:
 
     def _lifted(self, gated: GatedPod, how: Lift, why: str) -> None:
         pod, seconds = gated.pod, max(0.0, self.clock() - gated.since)
-        gated.lifted(now=self.clock())
+        gated.retry = self.clock() + NEWS_LOST_SECONDS
         self.metrics.lifts.labels(how.value).inc()
         self.metrics.seconds.observe(seconds)
         text = cut(why, _SHOWN)

@@ -107,10 +107,6 @@ class GatedPod:
         self.looks += 1
         return new
 
-    def lifted(self, *, now: float) -> None:
-        """Wait for the watch event that its gate is gone."""
-        self.retry = now + NEWS_LOST_SECONDS
-
     @property
     def sort_key(self) -> _SortKey:
         """Return its sort key in the queue."""

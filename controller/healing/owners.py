@@ -82,10 +82,6 @@ class Owners:
         move = self.moves.get(owner) if owner else None
         return move is not None and move.pod.uid == pod.uid
 
-    def failed_moves(self, owner: OwnerKey) -> int:
-        """Return the number of unsuccessful moves in a row."""
-        return self._records.get(owner, _UNKNOWN).failed_moves
-
     def backoff_until(self, owner: OwnerKey) -> float:
         """Return until when no pods of an owner are evicted because of earlier moves and evictions."""
         return self._records.get(owner, _UNKNOWN).until

@@ -6,7 +6,7 @@ reserved for them, and what their nodes have free, is unknown then.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from functools import partial
 
@@ -27,7 +27,10 @@ from numalign.scheduling.rejected_pods import RejectedPod
 
 
 class FailedPodWatch:
-    """Reports each pod once that was rejected for a reason about zones; raise `BadPolicy`."""
+    """Reports each pod once that was rejected for a reason about zones; raise `BadPolicy`.
+
+    `tasks` run beside it.
+    """
 
     def __init__(  # noqa: PLR0913  its dependencies
         self,
@@ -41,7 +44,6 @@ class FailedPodWatch:
         clock: Callable[[], float],
         sleep: Sleep,
     ) -> None:
-        self._settings = settings
         self._policy = PolicyKeeper(settings.policy, log=log, registry=registry)
         self._policy.load()
         self._uids: dict[Key, str] = {}
@@ -55,14 +57,9 @@ class FailedPodWatch:
             clock=clock,
             sleep=sleep,
         )
-
-    def tasks(self) -> Mapping[str, BackgroundTask]:
-        """Return what runs beside the watch."""
-        settings = self._settings
-        tasks: dict[str, BackgroundTask] = {"refusals": self._reporter.run}
+        self.tasks: dict[str, BackgroundTask] = {"refusals": self._reporter.run}
         if settings.policy and settings.policy_reload_seconds:
-            tasks["policy"] = partial(self._policy.follow, every=settings.policy_reload_seconds)
-        return tasks
+            self.tasks["policy"] = partial(self._policy.follow, every=settings.policy_reload_seconds)
 
     def put(self, raw: Object) -> None:
         """Handle a failed pod, given as a v1 Pod."""

@@ -40,7 +40,7 @@ class Watching(Replica):
             self.watch.put(made)
         self.events.clear()
         with pytest.raises(InterruptedError):
-            await self.watch.tasks()["refusals"]()
+            await self.watch.tasks["refusals"]()
         return [event.message for event in self.events]
 
 
