@@ -5,22 +5,17 @@ Formats are known ones: amounts are Kubernetes quantities, CPU ids are lists as 
 are as in `numalign.io/placement`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from numalign.map.views import (
-    ClassGroup,
-    ContainerRequests,
     DeviceBox,
     Fleet,
     HeldInZones,
     NodeTile,
     NodeView,
-    PodIntent,
     PodOnNode,
     PodView,
-    SocketBox,
-    WhatIfNode,
     WhatIfResult,
     WhatIfTemplate,
     ZoneBox,
@@ -44,7 +39,17 @@ def fleet_json(fleet: Fleet) -> Form:
         "classes": list(fleet.classes),
         "policies": list(fleet.policies),
         "conditions": {condition.value: count for condition, count in fleet.counts.items()},
-        "groups": [_group(group, fleet.now) for group in fleet.groups],
+        "groups": [
+            {
+                "class": group.node_class,
+                "policy": group.policy,
+                "scope": group.scope,
+                "allocatable": quantities(group.allocatable),
+                "free": quantities(group.free),
+                "nodes": [tile_json(tile, fleet.now) for tile in group.tiles],
+            }
+            for group in fleet.groups
+        ],
         "unknown": list(fleet.unknown),
     }
 
@@ -77,7 +82,7 @@ def node_json(view: NodeView) -> Form:
         "exact": view.exact,
         "labels": dict(view.labels),
         "taints": list(view.taints),
-        "sockets": [*map(_socket, view.sockets)],
+        "sockets": [{"id": socket.id, "zones": [*map(_zone_box, socket.zones)]} for socket in view.sockets],
         "otherZones": list(view.other_zones),
         "sharedDevices": [*map(_device, view.shared_devices)],
         "podsHere": [*map(_pod_on_node, view.pods)],
@@ -102,8 +107,7 @@ def pod_json(view: PodView) -> Form:
         "message": view.message,
         "node": view.node or None,
         "pinned": view.pinned or None,
-        "intent": _intent(view.intent),
-        "demand": _demand(view.containers, view.total),
+        **_requests(view),
         "onNode": view.on_node and _pod_on_node(view.on_node),
         "zones": [*map(_zone, view.zones)],
         "beside": list(view.beside),
@@ -130,17 +134,6 @@ def what_if_json(result: WhatIfResult) -> Form:
     }
 
 
-def _group(group: ClassGroup, now: float) -> Form:
-    return {
-        "class": group.node_class,
-        "policy": group.policy,
-        "scope": group.scope,
-        "allocatable": quantities(group.allocatable),
-        "free": quantities(group.free),
-        "nodes": [tile_json(tile, now) for tile in group.tiles],
-    }
-
-
 def _zone(use: ZoneUse) -> Form:
     return {
         "id": use.id,
@@ -148,10 +141,6 @@ def _zone(use: ZoneUse) -> Form:
         "allocatable": quantities(use.allocatable),
         "free": quantities(use.free),
     }
-
-
-def _socket(box: SocketBox) -> Form:
-    return {"id": box.id, "zones": [*map(_zone_box, box.zones)]}
 
 
 def _zone_box(box: ZoneBox) -> Form:
@@ -212,28 +201,28 @@ def _placement(held: Iterable[HeldInZones]) -> list[Form]:
     return [{"zones": list(part.zones), "amount": quantities(part.amounts)} for part in held]
 
 
-def _intent(intent: PodIntent) -> Form:
+def _requests(view: PodView | WhatIfTemplate) -> Form:
+    """Return what a pod requests, and its alignment."""
     return {
-        "policy": intent.policy,
-        "from": intent.by,
-        "scope": intent.scope,
-        "resources": list(intent.resources),
-        "exclusive": Exclusive.ZONE if intent.exclusive else None,
-    }
-
-
-def _demand(containers: Sequence[ContainerRequests], total: Mapping[str, int]) -> Form:
-    return {
-        "containers": [
-            {
-                "name": container.name,
-                "role": container.role,
-                "asks": quantities(container.requests),
-                "notPinned": list(container.loose),
-            }
-            for container in containers
-        ],
-        "total": quantities(total),
+        "intent": {
+            "policy": view.intent.policy,
+            "from": view.by,
+            "scope": view.intent.scope,
+            "resources": list(view.intent.resources),
+            "exclusive": Exclusive.ZONE if view.intent.exclusive else None,
+        },
+        "demand": {
+            "containers": [
+                {
+                    "name": step.container,
+                    "role": step.role,
+                    "asks": quantities(step.requests),
+                    "notPinned": list(step.loose),
+                }
+                for step in view.containers
+            ],
+            "total": quantities(view.total),
+        },
     }
 
 
@@ -241,29 +230,27 @@ def _template(template: WhatIfTemplate) -> Form:
     return {
         "where": template.where,
         "notes": list(template.notes),
-        "intent": _intent(template.intent),
-        "demand": _demand(template.containers, template.total),
-        "exempt": template.admission.exempt,
-        "refusal": template.admission.refusal,
-        "warnings": list(template.admission.warnings),
+        **_requests(template),
+        "exempt": template.exempt,
+        "refusal": template.refusal,
+        "warnings": list(template.warnings),
         "counts": {answer.value: count for answer, count in template.counts.items()},
         "reasons": [
             {"nodes": count, "answer": answer, "reason": reason or None}
             for count, answer, reason in template.reasons
         ],
-        "nodes": [*map(_what_if_node, template.nodes)],
+        "nodes": [
+            {
+                "name": node.name,
+                "class": node.node_class,
+                "verdict": node.answer,
+                "reason": node.reason or None,
+                "score": node.score,
+                "placement": _placement(node.placement),
+                "zones": list(node.zones),
+                "doubts": list(node.doubts),
+            }
+            for node in template.nodes
+        ],
         "unknown": list(template.unknown),
-    }
-
-
-def _what_if_node(node: WhatIfNode) -> Form:
-    return {
-        "name": node.name,
-        "class": node.node_class,
-        "verdict": node.answer,
-        "reason": node.reason or None,
-        "score": node.score,
-        "placement": _placement(node.placement),
-        "zones": list(node.zones),
-        "doubts": list(node.doubts),
     }

@@ -15,9 +15,7 @@ from dataclasses import replace
 
 from numalign.kube import exporters
 from numalign.kube.cluster import Change, NodeChanged
-from numalign.map import fleet, node_view, pod_view, tiles
-from numalign.map.fleet import ShownNodes
-from numalign.map.pods_on_node import namespaces_on
+from numalign.map import fleet, node_view, pods
 from numalign.map.views import Condition, Fleet, FleetQuery, NodeTile, NodeView, PodView, Visible
 from numalign.runtime.cooperative import patiently, result_of
 from numalign.scheduling.scheduler_state import SchedulerState
@@ -88,7 +86,14 @@ class MapState:
         kept = self._fleets.get(query)
         if kept and kept.revision == revision and now - kept.now < KEPT_SECONDS:
             return kept
-        made = await result_of(fleet.fleet(self._nodes(), query, revision=revision, now=now))
+        # Agents observe their nodes repeatedly; often only the time changes.
+        seen = self.state.cluster.observed_at
+        tiles = [
+            one if one.seen == seen.get(one.name) else replace(one, seen=seen.get(one.name))
+            for one in self._tiles.values()
+        ]
+        nodes = tiles, frozenset(self._unknown), dict(self.state.labels)
+        made = await result_of(fleet.fleet(*nodes, query, revision=revision, now=now))
         self._fleets[query] = made
         self._fleets.move_to_end(query)
         while len(self._fleets) > MOST_FLEETS:
@@ -101,23 +106,9 @@ class MapState:
 
     async def pod(self, namespace: str, name: str, visible: Visible) -> PodView | None:
         """Return a pod as a viewer may see it; None if there is none or it is not visible."""
-        return pod_view.pod_view(self.state, namespace, name, visible, revision=self.revision)
-
-    def namespaces_on(self, name: str) -> frozenset[str]:
-        """Return the namespaces of the pods on a node, to check whether a viewer may see them."""
-        return namespaces_on(self.state, name)
+        return pods.pod_view(self.state, namespace, name, visible, revision=self.revision)
 
     # Bookkeeping.
-
-    def _nodes(self) -> ShownNodes:
-        """Return all nodes, with and without topology."""
-        # Agents observe their nodes repeatedly; often only the time changes.
-        seen = self.state.cluster.observed_at
-        current = [
-            one if one.seen == seen.get(one.name) else replace(one, seen=seen.get(one.name))
-            for one in self._tiles.values()
-        ]
-        return ShownNodes(current, frozenset(self._unknown), dict(self.state.labels))
 
     def _note(self, name: str) -> None:
         """Record that a node has changed."""
@@ -159,22 +150,20 @@ class MapState:
             self._listened.add(name)
 
     def _work(self) -> Iterator[None]:
-        """Build a tile again at each step."""
+        """Build the tile of a changed node again at each step."""
         self._look()
         while self._stale:
-            self._read(self._stale.pop())
+            name = self._stale.pop()
+            made = fleet.tile_of(self.state, name)
+            if made is None:
+                self._tiles.pop(name, None)
+                self._silent.discard(name)
+            else:
+                self._tiles[name] = made
+                (self._silent.add if Condition.STALE in made.conditions else self._silent.discard)(name)
+                if name not in self._listened:
+                    self._listen(name)
+                until = self.state.reservations.valid_until(name)
+                if math.isfinite(until):
+                    heapq.heappush(self._settling, (until, name))
             yield
-
-    def _read(self, name: str) -> None:
-        made = tiles.tile(self.state, name)
-        if made is None:
-            self._tiles.pop(name, None)
-            self._silent.discard(name)
-            return
-        self._tiles[name] = made
-        (self._silent.add if Condition.STALE in made.conditions else self._silent.discard)(name)
-        if name not in self._listened:
-            self._listen(name)
-        until = self.state.reservations.valid_until(name)
-        if math.isfinite(until):
-            heapq.heappush(self._settling, (until, name))

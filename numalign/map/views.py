@@ -7,9 +7,8 @@ viewer may not list pods it has amounts, zones and CPUs, never a name, a namespa
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from functools import cached_property
 
 from numalign.cache.pod_question import StatedBy
 from numalign.decision.alignment import Judgement
@@ -17,9 +16,9 @@ from numalign.kube.exporters import TopologySource
 from numalign.kube.pod_informer import Phase
 from numalign.kube.selectors import EVERYTHING, LabelSelector
 from numalign.ledger.model import Basis, Source, Stage
-from numalign.model.intent import Policy, Scope
+from numalign.model.demand import Step
+from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.machine import CpuSet
-from numalign.model.pod import Role
 from numalign.model.resources import CPU, EMPTY, Resources, ZoneId
 
 Visible = Callable[[str], bool]
@@ -49,11 +48,6 @@ class ZoneUse:
     def used(self, resource: str) -> int:
         """Return how much of a resource is allocated or reserved, 0 if the zone does not list it."""
         return self.allocatable.get(resource, 0) - self.free.get(resource, 0)
-
-    def used_share(self, resource: str) -> float | None:
-        """Return the same as a share of what is allocatable, 0 to 1; None if that is nothing."""
-        most = self.allocatable.get(resource, 0)
-        return min(max(self.used(resource) / most, 0.0), 1.0) if most else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +123,8 @@ class Fleet:
 
     `unknown` are the names of shown nodes that publish no topology. `resources`, `classes` and `policies` are
     those of all nodes, shown or not, to choose from; `counts` has the number of nodes in each condition,
-    shown or not. `count_shown` and `count_all` count nodes with and without
-    topology. `revision` grows when anything that is shown may have changed.
+    shown or not. `count_shown` and `count_all` count nodes with and without topology. `revision` grows when
+    anything that is shown may have changed.
     """
 
     groups: tuple[ClassGroup, ...]
@@ -270,7 +264,7 @@ class SocketBox:
     zones: tuple[ZoneBox, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node, as nested boxes, with the pods on it.
 
@@ -296,34 +290,10 @@ class NodeView:
         """The name of the node."""
         return self.tile.name
 
-    @cached_property
+    @property
     def hidden(self) -> int:
         """The number of its pods that the viewer may not see by name."""
         return sum(pod.hidden for pod in self.pods)
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerRequests:
-    """The exclusive requests of a container; no manager of the kubelet pins the `loose` ones."""
-
-    name: str
-    role: Role
-    requests: Resources
-    loose: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PodIntent:
-    """The alignment that a pod requests; `by` is where that is stated, None if nowhere.
-
-    `resources` are those that it names, none for all. `scope` is None if that of the node applies.
-    """
-
-    policy: Policy
-    by: StatedBy | None
-    scope: Scope | None
-    resources: tuple[str, ...]
-    exclusive: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,10 +301,11 @@ class PodView:
     """A pod: its node, its requests, what it holds, and its alignment.
 
     `node` is empty while it is on none, and `pinned` the node that it is pinned to, if any. `mistakes` are
-    why it cannot be read: its requests are not known then. `on_node` is None if the pod is not listed on its
-    node; `zones` are those of its node. For a pod with an exclusive intent, `beside` are the other pods with
-    an intent in its zones; those that the viewer may not see are counted in `beside_hidden`. `reason` and
-    `message` are those of its status.
+    why it cannot be read: its requests are not known then. `by` is where its intent is stated, None if
+    nowhere. `containers` are what each of them requests exclusively, in the kubelet's order. `on_node` is
+    None if the pod is not listed on its node; `zones` are those of its node. For a pod with an exclusive
+    intent, `beside` are the other pods with an intent in its zones; those that the viewer may not see are
+    counted in `beside_hidden`. `reason` and `message` are those of its status.
     """
 
     uid: str
@@ -350,8 +321,9 @@ class PodView:
     message: str
     node: str
     pinned: str
-    intent: PodIntent
-    containers: tuple[ContainerRequests, ...]
+    intent: Intent
+    by: StatedBy | None
+    containers: tuple[Step, ...]
     total: Resources
     on_node: PodOnNode | None
     zones: tuple[ZoneUse, ...]
@@ -401,34 +373,25 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookAnswer:
-    """The response of the webhook: a `refusal`, or warnings. `exempt` is why it would skip the pod."""
-
-    refusal: str | None
-    warnings: tuple[str, ...]
-    exempt: str | None
-
-    @property
-    def denied(self) -> bool:
-        """Whether it would deny the pod."""
-        return self.refusal is not None
-
-
-@dataclass(frozen=True, slots=True)
 class WhatIfTemplate:
     """The answers to one pod, or to one pod template of a workload.
 
-    `where` is its path in the object, empty for a pod itself. `notes` explain to its owner how the object was
-    read. `counts` has the number of nodes for each answer, `reasons` for each answer and kind of reason, the
-    best answer first, then the most nodes. `nodes` are in the order of the scorer, those that fit the pod
-    first. `unknown` are nodes without topology that it may go to as far as is known.
+    `where` is its path in the object, empty for a pod itself. `intent` to `total` are as in `PodView`. The
+    webhook would deny it with `refusal`, or admit it with `warnings`; `exempt` is why it would skip it.
+    `notes` explain to its owner how the object was read. `counts` has the number of nodes for each answer,
+    `reasons` for each answer and kind of reason, the best answer first, then the most nodes. `nodes` are in
+    the order of the scorer, those that fit the pod first. `unknown` are nodes without topology that it may go
+    to as far as is known.
     """
 
     where: str
-    intent: PodIntent
-    containers: tuple[ContainerRequests, ...]
+    intent: Intent
+    by: StatedBy | None
+    containers: tuple[Step, ...]
     total: Resources
-    admission: WebhookAnswer
+    refusal: str | None
+    warnings: tuple[str, ...]
+    exempt: str | None
     nodes: tuple[WhatIfNode, ...]
     unknown: tuple[str, ...]
     counts: Mapping[WhatIfAnswer, int]
@@ -454,6 +417,3 @@ class WhatIfResult:
     placed: tuple[Placed, ...]
     bounded: bool
     revision: int
-    now: float
-    highlighted: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By node, the names of all zones that placed replicas would use."""

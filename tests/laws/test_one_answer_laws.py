@@ -20,8 +20,8 @@ from kubectl_numa.explanation import Explanation
 from numalign.cache.admission import AdmissionState
 from numalign.cache.pod_question import StatedBy
 from numalign.decision.doubts import SENTENCES
-from numalign.map.explained_nodes import ANSWERS
 from numalign.map.views import HeldInZones, WhatIfAnswer, WhatIfNode, WhatIfResult
+from numalign.map.what_if import ANSWERS
 from numalign.model.constraints import unmet_now
 from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.resources import parse
@@ -98,11 +98,11 @@ def _of_explain_and_map(explained: Explanation | None, cluster: WhatIfResult | N
             yield f"explain reads {explained}, the map {cluster}"
         return
     (template,) = cluster.templates
-    decision, webhook = explained.pod.decision, template.admission
-    if (webhook.refusal, webhook.warnings) != (decision.refusal, decision.all_warnings):
+    decision, webhook = explained.pod.decision, (template.refusal, template.warnings)
+    if webhook != (decision.refusal, decision.all_warnings):
         yield f"the map says that the webhook says {webhook}, explain says {decision}"
-    if webhook.exempt != explained.pod.exempt:
-        yield f"to the map the pod is exempt as {webhook.exempt}, to explain as {explained.pod.exempt}"
+    if template.exempt != explained.pod.exempt:
+        yield f"to the map the pod is exempt as {template.exempt}, to explain as {explained.pod.exempt}"
     theirs = {answer.node.name: _shown(answer) for answer in explained.answers}
     ours = {answer.name: answer for answer in template.nodes}
     if ours != theirs:

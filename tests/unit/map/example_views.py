@@ -13,7 +13,6 @@ from numalign.map.views import (
     CacheBox,
     ClassGroup,
     Condition,
-    ContainerRequests,
     CoreBox,
     CpuBox,
     CpuUse,
@@ -24,11 +23,9 @@ from numalign.map.views import (
     NodeTile,
     NodeView,
     Placed,
-    PodIntent,
     PodOnNode,
     PodView,
     SocketBox,
-    WebhookAnswer,
     WhatIfAnswer,
     WhatIfNode,
     WhatIfResult,
@@ -36,7 +33,8 @@ from numalign.map.views import (
     ZoneBox,
     ZoneUse,
 )
-from numalign.model.intent import Policy, Scope
+from numalign.model.demand import Step
+from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.pod import Role
 from numalign.model.resources import Resources, ZoneId
 
@@ -186,7 +184,8 @@ def _cpu(number: int, pods: Sequence[PodOnNode]) -> CpuBox:
 
 def pod_view(name: str = "trainer-0", **changes: object) -> PodView:
     """A pod that runs on a node, aligned."""
-    requests = Resources({"cpu": 8000, "memory": 64 * GIB, GPU: 1})
+    memory, devices = Resources({"memory": 64 * GIB}), Resources({GPU: 1})
+    step = Step("main", Role.APP, 8000, memory, devices)
     values: dict[str, object] = {
         "uid": "4dbb3a42",
         "namespace": "team-a",
@@ -201,9 +200,10 @@ def pod_view(name: str = "trainer-0", **changes: object) -> PodView:
         "message": "",
         "node": "dgx-1",
         "pinned": "",
-        "intent": PodIntent(Policy.SINGLE_NUMA_NODE, StatedBy.POD, None, (), exclusive=False),
-        "containers": (ContainerRequests("main", Role.APP, requests, ()),),
-        "total": requests,
+        "intent": Intent(Policy.SINGLE_NUMA_NODE),
+        "by": StatedBy.POD,
+        "containers": (step,),
+        "total": step.requests,
         "on_node": pod(),
         "zones": (zone(0, free=30, gpus_free=1), zone(1)),
         "beside": (),
@@ -225,10 +225,10 @@ def what_if_result() -> WhatIfResult:
         WhatIfNode("cpu-1", "small", WhatIfAnswer.NEVER, "has no nvidia.com/gpu in total", None, (), (), ()),
     )
     reasons = tuple((1, node.answer, node.reason) for node in nodes)
-    view, admission = pod_view(), WebhookAnswer(None, ("shares its zone",), None)
+    view, webhook = pod_view(), (None, ("shares its zone",), None)
     counts = dict.fromkeys((node.answer for node in nodes), 1)
-    asked = ("", view.intent, view.containers, view.total)
-    template = WhatIfTemplate(*asked, admission, nodes, ("burst-1",), counts, reasons)
+    asked = ("", view.intent, view.by, view.containers, view.total)
+    template = WhatIfTemplate(*asked, *webhook, nodes, ("burst-1",), counts, reasons)
     placed = (Placed(0, "dgx-1", ("node-1",)),)
     about = ("Pod", "team-a", "trainer", (template,), 3, 1)
-    return WhatIfResult(*about, placed, bounded=False, revision=7, now=NOW)
+    return WhatIfResult(*about, placed, bounded=False, revision=7)

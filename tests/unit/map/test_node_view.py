@@ -4,12 +4,12 @@ import pytest
 
 from numalign.cache.pod_question import StatedBy
 from numalign.decision.alignment import Judgement
+from numalign.decision.evaluate import NO_INTENT
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.ledger.model import Source
-from numalign.map.pod_view import NO_INTENT
 from numalign.map.state import MapState
-from numalign.map.views import CpuBox, CpuUse, HeldInZones, NodeView, PodIntent, PodView, Visible
-from numalign.model.intent import Policy
+from numalign.map.views import CpuBox, CpuUse, HeldInZones, NodeView, PodView, Visible
+from numalign.model.intent import Intent, Policy
 from numalign.model.machine import read_list
 from numalign.model.placement import Held
 from numalign.model.pod import Role
@@ -50,11 +50,9 @@ def cpus(made: NodeView) -> dict[int, CpuBox]:
 
 async def test_a_node_without_topology_has_no_view(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY}, unknown=["x"])
-    scorer.see(running(on("a", raw(FOUR))))
     shown = MapState(scorer.state)
 
     assert [await shown.node(name, all_visible) for name in "xy"] == [None, None]
-    assert shown.namespaces_on("a") == {"team"}
 
 
 async def test_a_node_of_amounts_has_zones_without_cpus(scorer: Scorer) -> None:
@@ -192,9 +190,9 @@ async def test_a_running_pod_has_requests_and_a_node(scorer: Scorer) -> None:
     [container] = made.containers
 
     assert (made.uid, made.node, made.owner, made.phase) == (uid("web"), "a", "ReplicaSet web", "Running")
-    assert made.intent == PodIntent(Policy.SINGLE_NUMA_NODE, StatedBy.POD, None, (), exclusive=False)
+    assert (made.intent, made.by) == (Intent(Policy.SINGLE_NUMA_NODE), StatedBy.POD)
     requests = bag("cpu=4 mem=1Gi gpu=1")
-    assert (container.name, container.role, container.requests) == ("c0", Role.APP, requests)
+    assert (container.container, container.role, container.requests) == ("c0", Role.APP, requests)
     assert made.total == requests
     assert [zone.free["cpu"] for zone in made.zones] == [4000, 8000]
     assert made.on_node
@@ -220,7 +218,7 @@ async def test_an_unreadable_policy_is_a_mistake(scorer: Scorer) -> None:
     made = await pod_view(scorer)
     [mistake] = made.mistakes
 
-    assert made.intent == NO_INTENT
+    assert (made.intent, made.by) == (NO_INTENT, None)
     assert mistake.startswith('metadata.annotations[numalign.io/policy]: "singel" is not a known value')
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from numalign.kube.cluster import ServerChanged
-from numalign.map import explained_nodes, what_if
+from numalign.map import what_if
 from numalign.map.state import MapState
 from numalign.map.views import Visible, WhatIfAnswer, WhatIfResult
 from numalign.map.what_if import WhatIf
@@ -84,7 +84,7 @@ async def test_the_webhook_answers_by_visible_rules(  # noqa: PLR0913  the colum
     await scorer.know({"a": EMPTY}, team={label: SINGLE})
     [template] = (await ask(scorer, raw(container, policy=policy), visible=lambda _: visible)).templates
 
-    assert (template.admission.denied, template.notes) == (denied, note)
+    assert (template.refusal is not None, template.notes) == (denied, note)
 
 
 async def test_a_pod_is_completed_as_the_api_server_does(scorer: Scorer) -> None:
@@ -93,7 +93,7 @@ async def test_a_pod_is_completed_as_the_api_server_does(scorer: Scorer) -> None
     made["spec"]["resources"] = {"requests": {"cpu": "2", "memory": "1Gi"}}
     for server, burstable in ((36, True), (37, False)):
         scorer.state.cluster.apply(ServerChanged(server, frozenset()))
-        warnings = (await ask(scorer, made)).templates[0].admission.warnings
+        warnings = (await ask(scorer, made)).templates[0].warnings
         assert any("(the pod is Burstable)" in warning for warning in warnings) is burstable
 
 
@@ -101,7 +101,7 @@ async def test_an_exempt_pod_is_evaluated(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY}, team={"admission": "disabled"})
     [template] = (await ask(scorer, raw(FOUR))).templates
 
-    assert (bool(template.admission.exempt), template.nodes[0].answer) == (True, FITS)
+    assert (bool(template.exempt), template.nodes[0].answer) == (True, FITS)
 
 
 async def test_replicas_are_placed_until_none_fits(scorer: Scorer) -> None:
@@ -118,7 +118,6 @@ async def test_replicas_are_placed_until_none_fits(scorer: Scorer) -> None:
         *[("b", ("node-0",))] * 2,
         *[("b", ("node-1",))] * 2,
     ]
-    assert result.highlighted == {name: frozenset({"node-0", "node-1"}) for name in "ab"}
     # Nothing is reserved or remembered.
     assert scorer.reservations.reserved() == ()
     assert scorer.ask(raw(FOUR, name="next"), "a") == before
@@ -186,7 +185,7 @@ async def test_before_the_first_snapshot_there_is_no_answer(scorer: Scorer) -> N
     [template] = (await ask(scorer, raw(FOUR))).templates
 
     assert (template.nodes, template.unknown) == ((), ())
-    assert template.admission.warnings == ("NUMA alignment was not checked: no node topology is known",)
+    assert template.warnings == ("NUMA alignment was not checked: no node topology is known",)
 
 
 async def test_questions_wait_for_each_other(scorer: Scorer) -> None:
@@ -198,7 +197,7 @@ async def test_questions_wait_for_each_other(scorer: Scorer) -> None:
 
 
 async def test_only_the_first_nodes_have_details(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explained_nodes, "MOST_DETAILED", 2)
+    monkeypatch.setattr(what_if, "MOST_DETAILED", 2)
     await scorer.know({"a": EMPTY, "b": EMPTY, "c": EMPTY, "small": SMALL})
     first, second, third, small = (await ask(scorer, raw(FOUR))).templates[0].nodes
 
