@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from numalign.map.assets import CONTENT_SECURITY_POLICY, STATIC
+from numalign.map.links import STATIC
 from numalign.runtime.cooperative import TimeSlice
 
 HTML = "text/html"
@@ -20,6 +20,12 @@ PACKING = 3
 
 _GZIP = 31
 """The `wbits` of zlib for the gzip format."""
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""The header of every page: nothing inline, nothing from other sites, no framing."""
 
 SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -35,8 +41,6 @@ SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
     }
 )
 """The default headers of every response."""
-
-_KEPT_FOR_GOOD, _ASKED_EACH_TIME = "public, max-age=31536000, immutable", "no-cache"
 
 
 async def secure(_request: web.Request, response: web.StreamResponse) -> None:
@@ -59,14 +63,24 @@ async def send(
     if request.method == "HEAD":
         # aiohttp would send the end of a chunked body.
         return web.Response(status=response.status, headers=response.headers)
-    pieces = _pieces(request, response, chunks)
+    packer = None
+    if isinstance(response, web.Response):
+        response.enable_compression()
+    elif "gzip" in request.headers.get("Accept-Encoding", "").lower():
+        response.headers["Content-Encoding"] = "gzip"
+        packer = zlib.compressobj(PACKING, wbits=_GZIP)
     try:
         await response.prepare(request)
         time_slice = TimeSlice()
-        for piece in pieces:
+        for chunk in chunks:
+            # Text from files may have lone surrogates.
+            piece = chunk.encode(errors="replace")
+            if packer:
+                # A browser can draw each chunk at once; aiohttp would buffer many.
+                piece = packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH)
             await response.write(piece)
             await time_slice.share()
-        await response.write_eof()
+        await response.write_eof(packer.flush() if packer else b"")
     except ConnectionError:
         # The client has disconnected; aiohttp detects that itself.
         pass
@@ -76,27 +90,6 @@ async def send(
             request.transport.abort()
         raise
     return response
-
-
-def _pieces(request: web.Request, response: web.StreamResponse, chunks: Iterable[str]) -> Iterator[bytes]:
-    """Return the bytes of each chunk, and set the headers for their encoding."""
-    if isinstance(response, web.Response):
-        response.enable_compression()
-        return iter(())
-    # Text from files may have lone surrogates.
-    encoded = (chunk.encode(errors="replace") for chunk in chunks)
-    if "gzip" not in request.headers.get("Accept-Encoding", "").lower():
-        return encoded
-    response.headers["Content-Encoding"] = "gzip"
-    return _packed(encoded)
-
-
-def _packed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield each chunk compressed, so that a browser can draw it at once; aiohttp would buffer many."""
-    packer = zlib.compressobj(PACKING, wbits=_GZIP)
-    for chunk in chunks:
-        yield packer.compress(chunk) + packer.flush(zlib.Z_SYNC_FLUSH)
-    yield packer.flush()
 
 
 def stream_of_html() -> web.StreamResponse:
@@ -133,11 +126,9 @@ async def static(request: web.Request) -> web.StreamResponse:
     asset = STATIC.get(request.match_info["name"])
     if asset is None:
         raise web.HTTPNotFound(text="This file does not exist.")
-    kept = _KEPT_FOR_GOOD if request.query.get("v") == asset.version else _ASKED_EACH_TIME
+    is_current = request.query.get("v") == asset.version
+    headers = {"Cache-Control": "public, max-age=31536000, immutable" if is_current else "no-cache"}
     response = web.Response(
-        body=asset.body,
-        content_type=asset.content_type,
-        charset="utf-8",
-        headers={"Cache-Control": kept},
+        body=asset.body, content_type=asset.content_type, charset="utf-8", headers=headers
     )
     return await send(request, response)

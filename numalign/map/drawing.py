@@ -15,7 +15,6 @@ from types import MappingProxyType
 from numalign.map.views import (
     CacheBox,
     Condition,
-    CoreBox,
     CpuBox,
     CpuUse,
     DeviceBox,
@@ -39,14 +38,7 @@ MARKS: Mapping[Condition, tuple[str, str]] = MappingProxyType(
 )
 """The letter and the words of each condition."""
 
-LEVELS: tuple[tuple[int, str], ...] = (
-    (0, "all"),
-    (1, "over 75%"),
-    (2, "over 50%"),
-    (3, "over 25%"),
-    (4, "less"),
-    (5, "nothing"),
-)
+LEVELS = tuple(enumerate(("all", "over 75%", "over 50%", "over 25%", "less", "nothing")))
 """The free share of a zone in words, by the number of its colour."""
 
 BAR_WIDTH, BAR_HEIGHT = 96, 24
@@ -55,10 +47,9 @@ BAR_WIDTH, BAR_HEIGHT = 96, 24
 COLOURS, PATTERNS = 8, 5
 """The numbers of colours and patterns that distinguish pods; coprime, so that 40 pods get different pairs."""
 
-_GAP = 0.25
-"""The share of a row that is left between the bars of a tile."""
+_GAP, _THICKEST = 0.25, 9.0
+"""The share of a row that is left between the bars of a tile, and the most pixels of a bar."""
 
-_THICKEST = 9.0
 _QUARTERS = 4
 
 
@@ -100,10 +91,8 @@ def bars(zones: Sequence[ZoneUse], resource: str) -> Bars:
             lacking.append(f"M0 {middle}h{BAR_WIDTH}")
         elif long := length(allocatable - free, allocatable, BAR_WIDTH):
             strokes.append((level(allocatable, free), f"M0 {middle}h{long}"))
-    strokes.sort(key=itemgetter(0))
-    paths = tuple(
-        (number, "".join(d for _, d in same)) for number, same in groupby(strokes, key=itemgetter(0))
-    )
+    by_level = groupby(sorted(strokes, key=itemgetter(0)), key=itemgetter(0))
+    paths = tuple((number, "".join(d for _, d in same)) for number, same in by_level)
     thickness = min(pitch * (1 - _GAP), _THICKEST)
     return Bars(paths, "".join(lacking), thickness, zone_words(zones, resource))
 
@@ -178,8 +167,6 @@ def pattern(pod: int) -> int:
     return pod % PATTERNS + 1
 
 
-# The cores of a zone.
-
 CPU_WIDTH, CPU_HEIGHT = 26, 28
 CORE_PAD, CORE_GAP = 3, 4
 CACHE_PAD, CACHE_LABEL = 6, 16
@@ -224,27 +211,19 @@ def cores(cache: CacheBox) -> CacheDrawing:
     width, height = threads * CPU_WIDTH + 2 * CORE_PAD, CPU_HEIGHT + 2 * CORE_PAD
     across = min(max(round(sqrt(len(cache.cores) / _TALLER)), 1), _MOST_ACROSS)
     down = -(-len(cache.cores) // across)
+    frames = list[CoreFrame]()
+    for at, core in enumerate(cache.cores):
+        x, y = CACHE_PAD + at % across * (width + CORE_GAP), CACHE_LABEL + at // across * (height + CORE_GAP)
+        left = range(x + CORE_PAD, x + CORE_PAD + len(core.cpus) * CPU_WIDTH, CPU_WIDTH)
+        cells = tuple(CpuCell(cpu, at_x, y + CORE_PAD) for cpu, at_x in zip(core.cpus, left, strict=True))
+        frames.append(CoreFrame(x, y, len(core.cpus) * CPU_WIDTH + 2 * CORE_PAD, height, cells))
     return CacheDrawing(
         cache.id,
         across * (width + CORE_GAP) - CORE_GAP + 2 * CACHE_PAD,
         down * (height + CORE_GAP) - CORE_GAP + CACHE_LABEL + CACHE_PAD,
-        tuple(
-            _core(
-                core,
-                CACHE_PAD + at % across * (width + CORE_GAP),
-                CACHE_LABEL + at // across * (height + CORE_GAP),
-            )
-            for at, core in enumerate(cache.cores)
-        ),
+        tuple(frames),
     )
 
-
-def _core(core: CoreBox, x: int, y: int) -> CoreFrame:
-    cells = (CpuCell(cpu, x + CORE_PAD + at * CPU_WIDTH, y + CORE_PAD) for at, cpu in enumerate(core.cpus))
-    return CoreFrame(x, y, len(core.cpus) * CPU_WIDTH + 2 * CORE_PAD, CPU_HEIGHT + 2 * CORE_PAD, tuple(cells))
-
-
-# The holders of a zone's resources.
 
 SHARE_WIDTH = 240
 """Pixels of the bar of one resource of a zone."""
@@ -285,17 +264,14 @@ def resource_bars(zone: ZoneUse, pods: Sequence[PodOnNode]) -> tuple[ResourceBar
     """Return each allocatable resource of a zone, and which of the node's pods hold it."""
     held = [_alone_in(zone, pod.held) for pod in pods]
     predicted = [_alone_in(zone, pod.predicted or ()) for pod in pods]
-    return tuple(
-        ResourceBar(
-            name,
-            most,
-            zone.free.get(name, 0),
-            _shares([amounts.get(name, 0) for amounts in held], zone.used(name), most),
-            _shares([amounts.get(name, 0) for amounts in predicted], 0, most),
-        )
-        for name, most in zone.allocatable.items()
-        if most
-    )
+    bars = list[ResourceBar]()
+    for name, most in zone.allocatable.items():
+        if most:
+            free, held_now = zone.free.get(name, 0), [amounts.get(name, 0) for amounts in held]
+            foreseen = [amounts.get(name, 0) for amounts in predicted]
+            shares = _shares(held_now, most - free, most), _shares(foreseen, 0, most)
+            bars.append(ResourceBar(name, most, free, *shares))
+    return tuple(bars)
 
 
 def _alone_in(zone: ZoneUse, held: Iterable[HeldInZones]) -> Mapping[str, int]:

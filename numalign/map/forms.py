@@ -11,6 +11,8 @@ from aiohttp.multipart import BodyPartReader
 
 from numalign.model.errors import BadInput, Mistake
 
+URLENCODED, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+
 MOST_FIELDS = 8
 """Most fields of a form; those of the map have three at most."""
 
@@ -21,13 +23,14 @@ async def fields(body: bytes, content_type: str) -> Mapping[str, bytes]:
     Raises `BadInput` for an invalid form, and for one with more fields than any form of the map.
     """
     named = content_type.partition(";")[0].strip().lower()
-    read = _READERS.get(named)
-    if read is None:
-        raise BadInput(
-            [Mistake("Content-Type", f'unsupported content type "{named}": send a form of this map')]
-        )
+    if named not in (URLENCODED, MULTIPART):
+        unsupported = f'unsupported content type "{named}": send a form of this map'
+        raise BadInput([Mistake("Content-Type", unsupported)])
     try:
-        return await read(body, content_type)
+        if named == MULTIPART:
+            return await _multipart(body, content_type)
+        pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        return {name.decode(errors="replace"): value for name, value in pairs}
     except (ValueError, HttpProcessingError) as error:
         reason = "it is incomplete, or has more fields than any form of this map"
         raise BadInput([Mistake("", f"the form cannot be read: {reason}")]) from error
@@ -36,11 +39,6 @@ async def fields(body: bytes, content_type: str) -> Mapping[str, bytes]:
 def text(values: Mapping[str, bytes], name: str) -> str:
     """Return a value as text; empty if it is missing. Bytes that are not UTF-8 are replaced."""
     return values.get(name, b"").decode(errors="replace")
-
-
-async def _urlencoded(body: bytes, _content_type: str) -> dict[str, bytes]:
-    pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS)
-    return {name.decode(errors="replace"): value for name, value in pairs}
 
 
 async def _multipart(body: bytes, content_type: str) -> dict[str, bytes]:
@@ -56,6 +54,3 @@ async def _multipart(body: bytes, content_type: str) -> dict[str, bytes]:
             raise ValueError("it contains an unknown field")
         pairs[part.name] = bytes(await part.read())
     return pairs
-
-
-_READERS = {"application/x-www-form-urlencoded": _urlencoded, "multipart/form-data": _multipart}

@@ -1,76 +1,84 @@
-"""The links of a page: to the server, or to another part of the same file."""
+"""The links of a page: to the server or to another part of the same file, and the files that pages load."""
 
-from collections.abc import Iterable
+import hashlib
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from importlib.resources import files
+from types import MappingProxyType
 from urllib.parse import quote, urlencode
 
-from numalign.map.assets import STATIC
+
+@dataclass(frozen=True)
+class Asset:
+    """A file that pages load."""
+
+    body: bytes
+    content_type: str
+
+    @cached_property
+    def version(self) -> str:
+        """A word that changes with its content."""
+        return hashlib.sha256(self.body).hexdigest()[:12]
+
+    @property
+    def integrity(self) -> str:
+        """The file's hash in the form of a content security policy."""
+        return f"'sha256-{b64encode(hashlib.sha256(self.body).digest()).decode()}'"
 
 
-class Links(Protocol):
-    """Returns the addresses of pages; an empty one if there is no such page."""
+def _text(name: str) -> str:
+    return (files("numalign.map") / "static" / name).read_text()
 
-    def fleet(self, pairs: Iterable[tuple[str, str]] = ()) -> str:
-        """Return the address of the fleet with these names and values of its query."""
 
-    def node(self, name: str) -> str:
-        """Return the address of a node."""
+STYLE, SCRIPT = "map.css", "map.js"
 
-    def pod(self, namespace: str, name: str) -> str:
-        """Return the address of a pod."""
+PALETTE_AND_DRAWING = _text("palette.css") + _text("drawing.css")
+"""The style of drawings, in pages and in files of their own."""
 
-    def page(self, name: str) -> str:
-        """Return the address of a page that shows no object of the cluster, such as `what-if`."""
+STATIC: Mapping[str, Asset] = MappingProxyType(
+    {
+        STYLE: Asset((PALETTE_AND_DRAWING + _text("page.css")).encode(), "text/css"),
+        SCRIPT: Asset(_text("map.js").encode(), "text/javascript"),
+    }
+)
+"""The files that are served below `/static/`, by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class ServedLinks:
-    """Links on a server that has a host of its own."""
+class Links:
+    """The addresses of pages, on a server that has a host of its own; empty if there is no such page.
+
+    With `in_file`, they are those in one file, which has the fleet and the pages of these nodes.
+    """
+
+    in_file: frozenset[str] | None = None
 
     def fleet(self, pairs: Iterable[tuple[str, str]] = ()) -> str:
-        """See `Links`."""
+        """Return the address of the fleet with these names and values of its query; files show one."""
         query = urlencode([*pairs], errors="replace")
+        if self.in_file is not None:
+            return "" if query else "#fleet"
         return f"/?{query}" if query else "/"
 
     def node(self, name: str) -> str:
-        """See `Links`."""
+        """Return the address of a node."""
+        if self.in_file is not None:
+            return f"#{node_anchor(name)}" if name in self.in_file else ""
         return f"/nodes/{_part(name)}"
 
     def pod(self, namespace: str, name: str) -> str:
-        """See `Links`."""
-        return f"/pods/{_part(namespace)}/{_part(name)}"
+        """Return the address of a pod."""
+        return f"/pods/{_part(namespace)}/{_part(name)}" if self.in_file is None else ""
 
     def page(self, name: str) -> str:
-        """See `Links`."""
-        return f"/{name}"
+        """Return the address of a page that shows no object of the cluster, such as `what-if`."""
+        return f"/{name}" if self.in_file is None else ""
 
     def static(self, name: str) -> str:
         """Return the address of a file of `STATIC`; it changes with the bytes and can be cached."""
         return f"/static/{name}?v={STATIC[name].version}"
-
-
-@dataclass(frozen=True, slots=True)
-class FileLinks:
-    """Links in one file, which has the fleet and the pages of these nodes."""
-
-    nodes: frozenset[str]
-
-    def fleet(self, pairs: Iterable[tuple[str, str]] = ()) -> str:
-        """See `Links`; a file shows a single query."""
-        return "" if [*pairs] else "#fleet"
-
-    def node(self, name: str) -> str:
-        """See `Links`."""
-        return f"#{node_anchor(name)}" if name in self.nodes else ""
-
-    def pod(self, namespace: str, name: str) -> str:  # noqa: ARG002  no pod has a page
-        """See `Links`."""
-        return ""
-
-    def page(self, name: str) -> str:  # noqa: ARG002  these pages need a server
-        """See `Links`."""
-        return ""
 
 
 def node_anchor(name: str) -> str:

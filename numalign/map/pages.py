@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -20,10 +19,9 @@ from numalign.cache.pod_question import StatedBy
 from numalign.decision import wording
 from numalign.kube.exporters import TopologySource
 from numalign.map import drawing
-from numalign.map.links import Links, ServedLinks, node_anchor
+from numalign.map.links import Links, node_anchor
 from numalign.map.views import (
     ClassGroup,
-    Condition,
     CpuUse,
     Fleet,
     FleetQuery,
@@ -34,7 +32,6 @@ from numalign.map.views import (
     WhatIfNode,
     WhatIfResult,
     ZoneBox,
-    ZoneUse,
 )
 from numalign.model.bitset import bits
 from numalign.model.machine import CpuSet, render_list
@@ -75,25 +72,18 @@ class Renderer:
     """Renders the pages of a server."""
 
     def __init__(self) -> None:
-        link = ServedLinks()
+        link = Links()
         self._environment = environment(link)
         self._tiles = DrawnTiles(self._environment, link)
 
     def fleet(self, fleet: Fleet, query: FleetQuery, viewer: Viewer) -> Iterator[str]:
         """Return the fleet in chunks, its head first: other tasks should run between any two."""
-        return self._chunks(
-            "fleet.html",
-            fleet=fleet,
-            query=query,
-            density=density(fleet),
-            tile=self._tiles,
-            **_frame(viewer, page="fleet", watch="*", revision=fleet.revision),
-        )
+        shown = {"fleet": fleet, "query": query, "density": density(fleet), "tile": self._tiles}
+        return joined(self._parts("fleet", viewer, "*", fleet.revision, **shown))
 
     def tiles(self, fleet: Fleet, query: FleetQuery, names: Iterable[str]) -> str:
         """Return the tiles of these nodes, as far as the query shows them, and their class summaries."""
-        return self._page(
-            "fleet_tiles.html",
+        return self._environment.get_template("fleet_tiles.html").render(
             fleet=fleet,
             query=query,
             density=density(fleet),
@@ -103,13 +93,11 @@ class Renderer:
 
     def node(self, view: NodeView, viewer: Viewer) -> str:
         """Return a node as nested boxes, with the holders of its resources."""
-        frame = _frame(viewer, page="node", watch=view.name, revision=view.revision)
-        return self._page("node.html", view=view, **frame)
+        return "".join(self._parts("node", viewer, view.name, view.revision, view=view))
 
     def pod(self, view: PodView, viewer: Viewer) -> str:
         """Return a pod: its node, its requests, and what it holds."""
-        frame = _frame(viewer, page="pod", watch=view.node or view.pinned, revision=view.revision)
-        return self._page("pod.html", view=view, **frame)
+        return "".join(self._parts("pod", viewer, view.node or view.pinned, view.revision, view=view))
 
     def what_if(
         self,
@@ -122,28 +110,22 @@ class Renderer:
 
         `tiles` are those of the nodes that answer, by name: their zones are drawn.
         """
-        frame = _frame(viewer, page="what-if")
-        return self._chunks("what_if.html", form=form, result=result, tiles=tiles, **frame)
+        return joined(self._parts("what-if", viewer, form=form, result=result, tiles=tiles))
 
     def login(self, message: str = "", *, next_path: str = "/") -> str:
         """Return the form for a token; `message` explains why the last one was not accepted."""
-        frame = _frame(Viewer(live=False), page="login")
-        return self._page("login.html", message=message, next_path=next_path, **frame)
+        return "".join(self._parts("login", Viewer(live=False), message=message, next_path=next_path))
 
     def error(self, status: HTTPStatus, mistakes: Sequence[str], viewer: Viewer) -> str:
         """Return an error page with all mistakes."""
-        frame = _frame(viewer, page="error")
-        return self._page("error.html", status=status, mistakes=mistakes, **frame)
+        return "".join(self._parts("error", viewer, status=status, mistakes=mistakes))
 
-    def _page(self, template: str, **values: Any) -> str:  # noqa: ANN401  what each template names
-        return self._environment.get_template(template).render(values)
-
-    def _chunks(self, template: str, **values: Any) -> Iterator[str]:  # noqa: ANN401  what each template names
-        return joined(self._environment.get_template(template).generate(values))
-
-
-_Drawn = tuple[tuple[ZoneUse, ...], frozenset[Condition], str]
-"""The zones and conditions of a rendered tile, and its markup."""
+    def _parts(
+        self, page: str, viewer: Viewer, watch: str = "", revision: int = 0, **values: object
+    ) -> Iterator[str]:
+        """Return a page in its frame; `watch` is the node whose changes matter, as in the template."""
+        template = self._environment.get_template(f"{page.replace('-', '_')}.html")
+        return template.generate(viewer=viewer, here=page, watch=watch, revision=revision, **values)
 
 
 class DrawnTiles:
@@ -156,18 +138,18 @@ class DrawnTiles:
         self._macro: Callable[[NodeTile, str, Links, str], str]
         self._macro = vars(templates.get_template("tiles.html").module)["any_tile"]
         self._link = link
-        self._drawn: dict[tuple[str, str, str], _Drawn] = {}
+        self._drawn: dict[tuple[str, str, str], tuple[object, str]] = {}
 
     def __call__(self, node: NodeTile, resource: str, room: str) -> str:
         """Return the markup of a tile by a resource; `room` is as in `density`."""
-        key = node.name, resource, room
+        key, shown = (node.name, resource, room), (node.zones, node.conditions)
         drawn = self._drawn.get(key)
-        if drawn and drawn[0] == node.zones and drawn[1] == node.conditions:
-            return drawn[2]
+        if drawn and drawn[0] == shown:
+            return drawn[1]
         if len(self._drawn) >= MOST_DRAWN:
             self._drawn.clear()
         text = self._macro(node, resource, self._link, room)
-        self._drawn[key] = node.zones, node.conditions, text
+        self._drawn[key] = shown, text
         return text
 
 
@@ -196,13 +178,9 @@ def environment(link: Links) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(link=link, **_GLOBALS)
-    made.filters.update(_FILTERS)
+    made.globals.update(_VALUES, link=link, **{each.__name__: each for each in _FUNCTIONS})
+    made.filters.update({each.__name__: each for each in _FILTERS})
     return made
-
-
-def _frame(viewer: Viewer, *, page: str, watch: str = "", revision: int = 0) -> Mapping[str, Any]:
-    return {"viewer": viewer, "here": page, "watch": watch, "revision": revision}
 
 
 def density(fleet: Fleet) -> str:
@@ -212,44 +190,48 @@ def density(fleet: Fleet) -> str:
     return "dense" if fleet.count_shown > DENSE else ""
 
 
-def _amount(name: str, amount: int) -> str:
+# What templates call, by its name.
+
+
+def amount(name: str, number: int) -> str:
     """Return an amount for people, as in `1,024`, `1500m` or `12.5Ti`."""
-    text = render_short(name, amount)
+    text = render_short(name, number)
     return f"{int(text):,}" if text.isdecimal() else text
 
 
-def _printable(text: str) -> str:
+def amounts(bag: Mapping[str, int]) -> str:
+    """Return amounts with their names, as in `8 cpu, 16Gi memory`."""
+    return ", ".join(f"{amount(name, number)} {name}" for name, number in bag.items()) or "nothing"
+
+
+def printable(text: str) -> str:
     """Return a text for XML, which does not allow control characters."""
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+def iso(seconds: float) -> str:
+    """Return a time in the format of ISO 8601."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _iso(seconds: float) -> str:
-    return _moment(seconds).isoformat(timespec="seconds")
+def clock(seconds: float) -> str:
+    """Return a time for people."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _clock(seconds: float) -> str:
-    return f"{_moment(seconds):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _count(number: int, word: str) -> str:
+def count(number: int, word: str) -> str:
+    """Return a number of things, as in `1 node` or `2 nodes`."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
-def _conditions_in(group: ClassGroup) -> list[tuple[str, int]]:
+def conditions_in(group: ClassGroup) -> list[tuple[str, int]]:
     """Return conditions in words, and how many nodes of a group are in each."""
-    counts = ((text, _having(group, condition)) for condition, (_, text) in drawing.MARKS.items())
-    return [(text, number) for text, number in counts if number]
+    counts = Counter(condition for tile in group.tiles for condition in tile.conditions)
+    marks = drawing.MARKS.items()
+    return [(text, counts[condition]) for condition, (_, text) in marks if counts[condition]]
 
 
-def _having(group: ClassGroup, condition: Condition) -> int:
-    return sum(condition in tile.conditions for tile in group.tiles)
-
-
-def _total(fleet: Fleet, resource: str) -> tuple[int, int]:
+def total(fleet: Fleet, resource: str) -> tuple[int, int]:
     """Return the allocatable and the free amount of a resource on the shown nodes."""
     return (
         sum(group.allocatable.get(resource, 0) for group in fleet.groups),
@@ -257,36 +239,30 @@ def _total(fleet: Fleet, resource: str) -> tuple[int, int]:
     )
 
 
-def _amounts(bag: Mapping[str, int]) -> str:
-    """Return amounts with their names, as in `8 cpu, 16Gi memory`."""
-    return ", ".join(f"{_amount(name, amount)} {name}" for name, amount in bag.items()) or "nothing"
-
-
-def _resources_of(view: NodeView) -> list[str]:
+def resources_of(view: NodeView) -> list[str]:
     """Return the allocatable resources of all zones of a node, by name."""
     zones = (zone.use for socket in view.sockets for zone in socket.zones)
     return sorted({name for zone in zones for name in zone.allocatable})
 
 
-def _cpus_in(zone: ZoneBox, state: str) -> CpuSet:
+def cpus_in(zone: ZoneBox, state: str) -> CpuSet:
     """Return the CPUs of a zone that are in a state."""
     cpus = (cpu for cache in zone.caches for core in cache.cores for cpu in core.cpus)
     return sum(1 << cpu.id for cpu in cpus if cpu.state == state)
 
 
-def _source_text(tile: NodeTile, now: float) -> str:
+def source_text(tile: NodeTile, now: float) -> str:
+    """Return what publishes the topology of a node, and when it did so last."""
+    texts = {
+        TopologySource.AGENT: "published by its agent",
+        TopologySource.EXPORTER: "published by an exporter",
+        TopologySource.NONE: "not published",
+    }
     age = tile.age(now)
-    return _SOURCE_TEXTS[tile.source] + ("" if age is None else f" {wording.ago(age)} ago")
+    return texts[tile.source] + ("" if age is None else f" {wording.ago(age)} ago")
 
 
-_SOURCE_TEXTS = {
-    TopologySource.AGENT: "published by its agent",
-    TopologySource.EXPORTER: "published by an exporter",
-    TopologySource.NONE: "not published",
-}
-
-
-def _by_class(nodes: Iterable[WhatIfNode]) -> list[tuple[str, list[WhatIfNode]]]:
+def by_class(nodes: Iterable[WhatIfNode]) -> list[tuple[str, list[WhatIfNode]]]:
     """Return nodes by class, in order of first appearance; the order within a class stays."""
     groups = defaultdict[str, list[WhatIfNode]](list)
     for node in nodes:
@@ -294,15 +270,14 @@ def _by_class(nodes: Iterable[WhatIfNode]) -> list[tuple[str, list[WhatIfNode]]]
     return [*groups.items()]
 
 
-def _answers_in(nodes: Iterable[WhatIfNode]) -> str:
+def answers_in(nodes: Iterable[WhatIfNode]) -> str:
     """Return the number of nodes by answer, as in `fits: 3, not now: 1`."""
     counts = Counter(node.answer for node in nodes)
-    return ", ".join(
-        f"{text}: {counts[answer]:,}" for answer, (text, _) in _ANSWERS.items() if counts[answer]
-    )
+    texts = ((text, counts[answer]) for answer, (text, _) in _ANSWERS.items())
+    return ", ".join(f"{text}: {number:,}" for text, number in texts if number)
 
 
-def _doubts_in(nodes: Iterable[WhatIfNode]) -> list[tuple[str, int]]:
+def doubts_in(nodes: Iterable[WhatIfNode]) -> list[tuple[str, int]]:
     """Return the doubts about answers with the number of nodes, the most frequent first."""
     return Counter(doubt for node in nodes for doubt in node.doubts).most_common()
 
@@ -317,61 +292,27 @@ _ANSWERS: Mapping[WhatIfAnswer, tuple[str, str]] = MappingProxyType(
 )
 """Each answer in words, and the CSS class of its colour."""
 
-_GLOBALS: Mapping[str, Any] = MappingProxyType(
+_FREE_OR_TAKEN = {CpuUse.FREE: "free", CpuUse.TAKEN: "taken, holder unknown"}
+_VALUES: Mapping[str, object] = MappingProxyType(
     {
         "levels": drawing.LEVELS,
         "marks": drawing.MARKS,
-        "level": drawing.level,
-        "length": drawing.length,
-        "cores": drawing.cores,
-        "resource_bars": drawing.resource_bars,
-        "device_boxes": drawing.device_boxes,
-        "pieces": drawing.pieces,
-        "colour": drawing.colour,
-        "pattern": drawing.pattern,
         "answers": _ANSWERS,
         "cpu_words": {
-            CpuUse.FREE: "free",
+            **_FREE_OR_TAKEN,
             CpuUse.RESERVED: "reserved for the system",
-            CpuUse.TAKEN: "taken, holder unknown",
             CpuUse.UNKNOWN: "unknown",
         },
-        "piece_words": {
-            CpuUse.FREE: "free",
-            CpuUse.HELD: "held",
-            CpuUse.TAKEN: "taken, holder unknown",
-            CpuUse.UNKNOWN: "unhealthy",
-        },
+        "piece_words": {**_FREE_OR_TAKEN, CpuUse.HELD: "held", CpuUse.UNKNOWN: "unhealthy"},
         "said_by": {StatedBy.POD: "the pod", StatedBy.NAMESPACE: "its namespace"},
-        "source_text": _source_text,
     }
 )
-
-_FILTERS: Mapping[str, Any] = MappingProxyType(
-    {
-        "bars": drawing.bars,
-        "tracks": drawing.tracks,
-        "printable": _printable,
-        "readable": readable_zone,
-        "anchor": node_anchor,
-        "letters": drawing.letters,
-        "words": drawing.words,
-        "amount": _amount,
-        "zone_rows": drawing.zone_rows,
-        "zone_words": drawing.zone_words,
-        "amounts": _amounts,
-        "resources_of": _resources_of,
-        "cpus_in": _cpus_in,
-        "by_class": _by_class,
-        "answers_in": _answers_in,
-        "doubts_in": _doubts_in,
-        "cpu_list": render_list,
-        "zone_list": lambda ids: render_list(bits(ids)),
-        "ago": wording.ago,
-        "iso": _iso,
-        "clock": _clock,
-        "count": _count,
-        "conditions_in": _conditions_in,
-        "total": _total,
-    }
+_FUNCTIONS: Sequence[Callable[..., object]] = (
+    *(drawing.level, drawing.length, drawing.cores, drawing.resource_bars, drawing.device_boxes),
+    *(drawing.pieces, drawing.colour, drawing.pattern, source_text),
+)
+_FILTERS: Sequence[Callable[..., object]] = (
+    *(drawing.bars, drawing.tracks, drawing.letters, drawing.words, drawing.zone_rows, drawing.zone_words),
+    *(printable, amount, amounts, iso, clock, count, wording.ago, node_anchor, readable_zone),
+    *(bits, render_list, resources_of, cpus_in, conditions_in, total, by_class, answers_in, doubts_in),
 )

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from numalign.map.assets import PALETTE_AND_DRAWING, SCRIPT, STATIC, STYLE
-from numalign.map.links import FileLinks
+from numalign.map.links import PALETTE_AND_DRAWING, SCRIPT, STATIC, STYLE, Links
 from numalign.map.pages import DrawnTiles, Viewer, density, environment, joined
 from numalign.map.views import ClassGroup, Fleet, FleetQuery, NodeTile, NodeView
 
@@ -26,8 +25,10 @@ FILE_POLICY = (
 
 def export(fleet: Fleet, query: FleetQuery, nodes: Sequence[NodeView]) -> Iterator[str]:
     """Return the fleet and these nodes as one file, in chunks; other nodes are not links."""
-    link = FileLinks(frozenset(view.name for view in nodes))
+    link = Links(in_file=frozenset(view.name for view in nodes))
     templates = environment(link)
+    # Both are files of this package.
+    style, script = (Markup(STATIC[name].body.decode()) for name in (STYLE, SCRIPT))  # noqa: S704
     return joined(
         templates.get_template("export.html").generate(
             fleet=fleet,
@@ -39,15 +40,15 @@ def export(fleet: Fleet, query: FleetQuery, nodes: Sequence[NodeView]) -> Iterat
             here="fleet",
             watch="",
             policy=FILE_POLICY,
-            style=_own(STYLE),
-            script=_own(SCRIPT),
+            style=style,
+            script=script,
         )
     )
 
 
 def fleet_svg(fleet: Fleet, query: FleetQuery) -> Iterator[str]:
     """Return the fleet as one SVG drawing, in chunks."""
-    templates = environment(FileLinks(frozenset()))
+    templates = environment(Links(in_file=frozenset()))
     style = Markup(PALETTE_AND_DRAWING)  # noqa: S704  a file of this package
     sheet = _sheet(fleet, named=density(fleet) != "dense")
     return joined(
@@ -55,17 +56,11 @@ def fleet_svg(fleet: Fleet, query: FleetQuery) -> Iterator[str]:
     )
 
 
-def _own(name: str) -> Markup:
-    return Markup(STATIC[name].body.decode())  # noqa: S704  a file of this package
-
-
 WIDTH, MARGIN = 1200, 24
 """The width of a drawing and its margin in pixels."""
 
 HEAD, GROUP_HEAD, GROUP_GAP = 76, 44, 20
 """Pixels above all classes, above the tiles of each class, and below them."""
-
-_NAMED, _NAMELESS = (112, 52), (40, 30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +93,19 @@ class Sheet:
 
 
 def _sheet(fleet: Fleet, *, named: bool) -> Sheet:
-    size = _NAMED if named else _NAMELESS
-    groups, y = list[SheetGroup](), HEAD
-    for group, nodes in _groups(fleet):
-        placed = tuple(_placed(nodes, y + GROUP_HEAD, size))
-        groups.append(SheetGroup(group, y, placed))
-        y = (placed[-1].y + size[1] if placed else y) + GROUP_GAP
-    return Sheet(y + MARGIN, size, named, tuple(groups))
-
-
-def _groups(fleet: Fleet) -> Iterator[tuple[ClassGroup | None, list[tuple[str, NodeTile | None]]]]:
-    for group in fleet.groups:
-        yield group, [(tile.name, tile) for tile in group.tiles]
-    if fleet.unknown:
-        yield None, [(name, None) for name in fleet.unknown]
-
-
-def _placed(
-    nodes: Sequence[tuple[str, NodeTile | None]], y: int, size: tuple[int, int]
-) -> Iterator[PlacedTile]:
-    width, height = size
+    width, height = (112, 52) if named else (40, 30)
     across = (WIDTH - 2 * MARGIN) // width
-    for at, (name, node) in enumerate(nodes):
-        yield PlacedTile(name, node, MARGIN + at % across * width, y + at // across * height)
+    classes: list[tuple[ClassGroup | None, list[tuple[str, NodeTile | None]]]]
+    classes = [(group, [(tile.name, tile) for tile in group.tiles]) for group in fleet.groups]
+    if fleet.unknown:
+        classes.append((None, [(name, None) for name in fleet.unknown]))
+    groups, y = list[SheetGroup](), HEAD
+    for group, nodes in classes:
+        top = y + GROUP_HEAD
+        placed = tuple(
+            PlacedTile(name, node, MARGIN + at % across * width, top + at // across * height)
+            for at, (name, node) in enumerate(nodes)
+        )
+        groups.append(SheetGroup(group, y, placed))
+        y = (placed[-1].y + height if placed else y) + GROUP_GAP
+    return Sheet(y + MARGIN, (width, height), named, tuple(groups))

@@ -45,10 +45,6 @@ class ZoneUse:
     allocatable: Resources
     free: Resources
 
-    def used(self, resource: str) -> int:
-        """Return how much of a resource is allocated or reserved, 0 if the zone does not list it."""
-        return self.allocatable.get(resource, 0) - self.free.get(resource, 0)
-
 
 @dataclass(frozen=True, slots=True)
 class NodeTile:

@@ -11,7 +11,7 @@ from numalign.kube.errors import Unreachable
 from numalign.map import access
 from numalign.map.access import LocalAccess
 from numalign.map.answers import SECURITY_HEADERS
-from numalign.map.assets import SCRIPT, STATIC
+from numalign.map.links import SCRIPT, STATIC
 from tests.unit.map import serving
 from tests.unit.map.serving import ANN, BOB, CID, EVE, SECRET, TEAM, Answer, Browser, MapSite, pod
 from tests.worlds.http_sites import MIB, until

@@ -5,8 +5,8 @@ from base64 import b64decode
 
 import pytest
 
-from numalign.map.assets import CONTENT_SECURITY_POLICY, SCRIPT, STATIC, STYLE, Asset
-from numalign.map.links import FileLinks, ServedLinks
+from numalign.map.answers import CONTENT_SECURITY_POLICY
+from numalign.map.links import SCRIPT, STATIC, STYLE, Asset, Links
 from tests.unit.map.example_views import HOSTILE
 
 
@@ -39,7 +39,7 @@ def test_version_and_integrity_depend_on_the_bytes() -> None:
     assert b64decode(digest) == hashlib.sha256(b"a").digest()
 
 
-SERVED = ServedLinks()
+SERVED = Links()
 
 
 def test_each_page_has_an_address() -> None:
@@ -62,7 +62,7 @@ def test_no_name_leads_elsewhere(name: str) -> None:
 
 
 def test_links_of_a_file_lead_to_its_nodes() -> None:
-    links = FileLinks(frozenset({"dgx-1"}))
+    links = Links(frozenset({"dgx-1"}))
 
     assert (links.node("dgx-1"), links.node("dgx-2"), links.fleet()) == ("#node-dgx-1", "", "#fleet")
     assert links.pod("team-a", "trainer-0") == links.page("what-if") == links.fleet([("only", "stale")]) == ""

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from numalign.map.assets import Asset
+from numalign.map.links import Asset
 from numalign.map.standalone import FILE_POLICY, WIDTH, export, fleet_svg
 from numalign.map.views import Condition
 from tests.unit.map.example_views import ANY, HOSTILE, fleet, many, node_view, tile

@@ -58,8 +58,8 @@ async def test_a_tile_has_free_amounts_of_the_ledger(scorer: Scorer, shown: MapS
     bound, reserved = await tile(shown), await tile(shown, "b")
 
     assert (free_cpus(bound), free_cpus(reserved)) == ([4, 8], [4, 8])
-    assert [zone.used(GPU) for zone in bound.zones] == [1, 0]
-    assert [zone.used("cpu") for zone in bound.zones] == [4000, 0]
+    assert [zone.allocatable[GPU] - zone.free[GPU] for zone in bound.zones] == [1, 0]
+    assert [zone.allocatable["cpu"] - zone.free["cpu"] for zone in bound.zones] == [4000, 0]
     assert (bound.policy, bound.basis, bound.pods, reserved.pods) == (SINGLE, Basis.OBSERVED, 1, 1)
     assert (bound.source, bound.age(world.wall(scorer.time))) == (TopologySource.EXPORTER, None)
 
