@@ -9,7 +9,7 @@ machine only pages of other sites in the same browser must be kept out.
     AccessRefused
     ├── SignInRequired     no token, or one that is not valid (any more)
     ├── NotPermitted       an authenticated user without permission
-    └── AccessUnchecked    access cannot be checked
+    └── Unavailable        access cannot be checked, or a limit is exceeded
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from http import HTTPStatus
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -59,11 +59,6 @@ PATIENCE_SECONDS = 10.0
 """The timeout in seconds of a token's review by the API server."""
 
 LONGEST_TOKEN = 8192
-LONGEST_COOKIE = 3800
-"""The limit in characters of a token in a cookie: browsers store 4,096 bytes, with name and attributes."""
-
-COOKIE, SECURE_COOKIE = "numalign-map", "__Host-numalign-map"
-
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{1,{LONGEST_TOKEN}}}")
@@ -89,7 +84,7 @@ class SignIn(StrEnum):
 class AccessRefused(Exception):
     """Why access is denied, in a sentence for the visitor; `status` is that of the response."""
 
-    status: ClassVar[HTTPStatus]
+    status: ClassVar[HTTPStatus] = HTTPStatus.FORBIDDEN
 
 
 class SignInRequired(AccessRefused):
@@ -101,72 +96,21 @@ class SignInRequired(AccessRefused):
 class NotPermitted(AccessRefused):
     """Raised for an authenticated user without permission, or for the host name of another machine."""
 
-    status = HTTPStatus.FORBIDDEN
 
-
-class AccessUnchecked(AccessRefused):
-    """Raised if access cannot be checked."""
+class Unavailable(AccessRefused):
+    """Raised if access cannot be checked, nothing is known of the cluster yet, or a limit is exceeded."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
-class Visitor(Protocol):
-    """A visitor of the map: `name` is empty where nobody signs in, `key` identifies the visitor."""
-
-    @property
-    def name(self) -> str:
-        """The name of the user."""
-
-    @property
-    def key(self) -> bytes:
-        """The key of the visitor, the same for all requests with one token."""
-
-    def sees(self, namespace: str) -> bool | None:
-        """Return whether the visitor may see the names of pods in a namespace; None if not known yet."""
-
-    async def learn(self, namespaces: Iterable[str]) -> None:
-        """Check access to some namespaces; those that cannot be checked stay unknown."""
-
-
-class MapAccess(Protocol):
-    """Decides who may see the map."""
-
-    @property
-    def signs_in(self) -> bool:
-        """Whether visitors sign in with a token."""
-
-    def check_host(self, request: web.Request) -> None:
-        """Raise `AccessRefused` if a request is for another host."""
-
-    async def visitor(self, token: str | None) -> Visitor:
-        """Return the visitor with a token; raise `AccessRefused` if access is denied."""
-
-
-async def as_seen(visitor: Visitor, build: Callable[[Visible], Awaitable[T]]) -> T:
-    """Return what `build` builds for a visitor, again once the unknown namespaces it uses are checked."""
-    unknown = set[str]()
-
-    def visible(namespace: str) -> bool:
-        sees = visitor.sees(namespace)
-        if sees is None:
-            unknown.add(namespace)
-        return sees is True
-
-    view = await build(visible)
-    if not unknown:
-        return view
-    await visitor.learn(sorted(unknown)[:MOST_NAMESPACES])
-    return await build(lambda namespace: visitor.sees(namespace) is True)
-
-
 @dataclass(frozen=True, slots=True)
 class LocalVisitor:
-    """A visitor on the local machine, who may see everything."""
+    """A visitor on the local machine, who has no name and may see everything."""
 
     name: str = ""
     key: bytes = b""
 
-    def sees(self, namespace: str) -> bool:  # noqa: ARG002  it is all the same
+    def sees(self, namespace: str) -> bool | None:  # noqa: ARG002  it is all the same
         """Return true."""
         return True
 
@@ -174,7 +118,6 @@ class LocalVisitor:
         """Do nothing: everything is known."""
 
 
-@dataclass(frozen=True, slots=True)
 class LocalAccess:
     """Admits requests that address this machine by a local name.
 
@@ -182,30 +125,28 @@ class LocalAccess:
     browser then sends that name (DNS rebinding).
     """
 
-    hosts: frozenset[str] = LOCAL_HOSTS
-    signs_in: bool = False
+    signs_in = False
 
     def check_host(self, request: web.Request) -> None:
         """Raise `NotPermitted` if the request is for another host name."""
-        if host_name(request.headers.get("Host", "")) not in self.hosts:
+        try:
+            host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
+        except ValueError:
+            host = None
+        if host not in LOCAL_HOSTS:
             raise NotPermitted("this map is only served on this machine: open it as http://localhost")
 
-    async def visitor(self, token: str | None) -> Visitor:  # noqa: ARG002  nobody asks for one
+    async def visitor(self, token: str | None) -> LocalVisitor:  # noqa: ARG002  nobody asks for one
         """Return a local visitor."""
         return LocalVisitor()
 
 
-def host_name(host: str) -> str:
-    """Return the name in a `Host` header without the port; empty if it is invalid."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
-
-
 @dataclass(eq=False, slots=True)
 class SignedInVisitor:
-    """A user whom the API server authenticated; cached until `until`, in seconds of the clock."""
+    """A user whom the API server authenticated; cached until `until`, in seconds of the clock.
+
+    The `key` is the same for all requests with one token.
+    """
 
     user: KubeUser
     key: bytes
@@ -234,6 +175,26 @@ class SignedInVisitor:
         for namespace, answer in zip(unknown, answers, strict=True):
             if isinstance(answer, bool):
                 self._namespaces.put(namespace, answer)
+
+
+Visitor = LocalVisitor | SignedInVisitor
+
+
+async def as_seen(visitor: Visitor, build: Callable[[Visible], Awaitable[T]]) -> T:
+    """Return what `build` builds for a visitor, again once the unknown namespaces it uses are checked."""
+    unknown = set[str]()
+
+    def visible(namespace: str) -> bool:
+        sees = visitor.sees(namespace)
+        if sees is None:
+            unknown.add(namespace)
+        return sees is True
+
+    view = await build(visible)
+    if not unknown:
+        return view
+    await visitor.learn(sorted(unknown)[:MOST_NAMESPACES])
+    return await build(lambda namespace: visitor.sees(namespace) is True)
 
 
 class TokenAccess:
@@ -282,7 +243,7 @@ class TokenAccess:
     def check_host(self, request: web.Request) -> None:
         """Accept any name: browsers send a cookie only to the host name that set it."""
 
-    async def visitor(self, token: str | None) -> Visitor:
+    async def visitor(self, token: str | None) -> SignedInVisitor:
         """Return the visitor with a token, by API server or cache; raise `AccessRefused` if denied."""
         if not token:
             raise SignInRequired("Sign in to see the map.")
@@ -295,7 +256,7 @@ class TokenAccess:
         if key not in self._reviewing:
             if session is None and not self._unknown_tokens.take():
                 self._sign_ins.labels(SignIn.TOO_MANY).inc()
-                raise AccessUnchecked("Too many users are signing in: try again in a moment.")
+                raise Unavailable("Too many users are signing in: try again in a moment.")
             task = asyncio.create_task(self._review(key, token, is_new=session is None))
             self._reviewing[key] = task
             task.add_done_callback(partial(self._reviewed, key))
@@ -319,14 +280,17 @@ class TokenAccess:
             async with asyncio.timeout(PATIENCE_SECONDS), self._at_once:
                 user = await reviews.authenticate(self._api, token, audience=self._audience)
                 may_look = await reviews.allowed(self._api, user, LOOK)
-                everywhere = may_look and await reviews.allowed(self._api, user, _pods())
+                everywhere = may_look and await reviews.allowed(self._api, user, Permission("list", "pods"))
         except UnknownToken as error:
             self._refused(SignIn.UNKNOWN, error=error)
-            raise SignInRequired(f"{_sentence(error)} It may have expired: create a new one.") from error
+            text = str(error)
+            raise SignInRequired(
+                f"{text[:1].upper()}{text[1:]}. It may have expired: create a new one."
+            ) from error
         except (ClusterError, TimeoutError) as error:
             self._sign_ins.labels(SignIn.UNAVAILABLE).inc()
             self._unreviewed(error)
-            raise AccessUnchecked(
+            raise Unavailable(
                 "The API server could not check your token and permissions: try again later."
             ) from error
         if not may_look:
@@ -347,7 +311,8 @@ class TokenAccess:
         """Return whether a user may list pods in a namespace; raise `ClusterError` or `TimeoutError`."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), self._at_once:
-                return await reviews.allowed(self._api, user, _pods(namespace))
+                permission = Permission("list", "pods", namespace=namespace)
+                return await reviews.allowed(self._api, user, permission)
         except (ClusterError, TimeoutError) as error:
             self._unreviewed(error)
             raise
@@ -361,46 +326,4 @@ class TokenAccess:
         self._log.info("map.sign_in_failed", reason=str(result), **fields)
 
 
-def _pods(namespace: str = "") -> Permission:
-    return Permission("list", "pods", namespace=namespace)
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-# Cookies of browsers, and headers of programs.
-
-
-def is_secure(request: web.Request) -> bool:
-    """Return whether the browser uses TLS, with this server or with a proxy in front of it."""
-    return request.secure or request.headers.get("X-Forwarded-Proto", "") == "https"
-
-
-def shown_token(request: web.Request) -> str | None:
-    """Return the token of a request: that of its header, or else that of its cookie."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and token:
-        return token.strip()
-    return request.cookies.get(SECURE_COOKIE if is_secure(request) else COOKIE)
-
-
-def has_cookie(request: web.Request) -> bool:
-    """Return whether a browser is signed in by a cookie, and not by a header that a proxy sets."""
-    shown = "Authorization" in request.headers
-    return not shown and (SECURE_COOKIE if is_secure(request) else COOKIE) in request.cookies
-
-
-def keep_token(request: web.Request, response: web.StreamResponse, token: str) -> None:
-    """Set the token as a cookie that the browser sends to this server only and hides from scripts."""
-    secure = is_secure(request)
-    name = SECURE_COOKIE if secure else COOKIE
-    response.set_cookie(name, token, path="/", httponly=True, samesite="Strict", secure=secure)
-
-
-def drop_token(request: web.Request, response: web.StreamResponse) -> None:
-    """Delete the cookie with the token."""
-    secure = is_secure(request)
-    name = SECURE_COOKIE if secure else COOKIE
-    response.del_cookie(name, path="/", httponly=True, samesite="Strict", secure=secure)
+MapAccess = LocalAccess | TokenAccess

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 import orjson
 from prometheus_client import CollectorRegistry, Gauge
 
+from numalign.map.access import Unavailable
+from numalign.map.turnstile import counted
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
@@ -36,10 +38,6 @@ HEARTBEAT = b": \n\n"
 
 Changes = Callable[[int], frozenset[str] | None]
 """Returns the names of nodes that changed since a revision; None if they are not known any more."""
-
-
-class TooManyStreams(Exception):
-    """Raised if a viewer, or all viewers together, have too many open streams."""
 
 
 @dataclass(eq=False, slots=True)
@@ -99,19 +97,16 @@ class Streams:
 
     @contextmanager
     def opened(self, key: bytes) -> Iterator[Stream]:
-        """Open a stream of the viewer with this key; raise `TooManyStreams` if a limit is exceeded."""
+        """Open a stream of the viewer with this key; raise `Unavailable` if a limit is exceeded."""
         if len(self._open) >= MOST_STREAMS or self._held[key] >= MOST_STREAMS_EACH:
-            raise TooManyStreams
+            raise Unavailable("Too many pages are open: close some of them.")
         stream = Stream(key, ended=self._closed)
         self._open.add(stream)
-        self._held[key] += 1
-        try:
-            yield stream
-        finally:
-            self._open.discard(stream)
-            self._held[key] -= 1
-            if not self._held[key]:
-                del self._held[key]
+        with counted(self._held, key):
+            try:
+                yield stream
+            finally:
+                self._open.discard(stream)
 
     def notify(self, names: Iterable[str] | None, revision: int) -> None:
         """Add the nodes that changed up to this revision to all streams; None means any."""

@@ -1,12 +1,10 @@
 """Sign-in with a pasted token, sign-out, and protection against forms of other sites."""
 
-from collections.abc import Callable
-from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from numalign.map import access, answers, forms
+from numalign.map import answers, forms
 from numalign.map.access import AccessRefused, MapAccess, SignInRequired
 from numalign.map.events import Streams
 from numalign.map.pages import Renderer
@@ -15,15 +13,10 @@ from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 
 LOGIN, LOGOUT = "/login", "/logout"
 
-_BEARER = "Bearer "
-_SAME_SITE = ("same-origin", "none")
-_READS = ("GET", "HEAD")
+LONGEST_COOKIE = 3800
+"""The limit in characters of a token in a cookie: browsers store 4,096 bytes, with name and attributes."""
 
-
-class FromAnotherSite(AccessRefused):
-    """Raised for a request that a page of another site had a browser send."""
-
-    status = HTTPStatus.FORBIDDEN
+COOKIE, SECURE_COOKIE = "numalign-map", "__Host-numalign-map"
 
 
 class SigningIn:
@@ -49,34 +42,59 @@ class SigningIn:
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
         form = await forms.fields(calls.body(request), request.headers.get("Content-Type", ""))
         # A token copied from a terminal or a header may have spaces around it, or the prefix.
-        token = forms.text(form, "token").strip().removeprefix(_BEARER)
+        token = forms.text(form, "token").strip().removeprefix("Bearer ")
         next_path = path_here(forms.text(form, "next"))
         try:
-            if len(token) > access.LONGEST_COOKIE:
+            if len(token) > LONGEST_COOKIE:
                 raise SignInRequired(
                     f"This token has {len(token):,} characters, and browsers store at most"
-                    f" {access.LONGEST_COOKIE:,}: use the token of a ServiceAccount."
+                    f" {LONGEST_COOKIE:,}: use the token of a ServiceAccount."
                 )
             await self._access.visitor(token)
         except AccessRefused as refusal:
             text = self._renderer.login(str(refusal), next_path=next_path)
             return answers.page(text, refusal.status)
-        response = answers.redirect(next_path)
-        access.keep_token(request, response, token)
+        response, secure = answers.redirect(next_path), _is_secure(request)
+        # The browser sends the cookie to this server only and hides it from scripts.
+        response.set_cookie(
+            _cookie(request), token, path="/", httponly=True, samesite="Strict", secure=secure
+        )
         return response
 
     async def _sign_out(self, request: web.Request) -> web.StreamResponse:
         try:
-            visitor = await self._access.visitor(access.shown_token(request))
+            visitor = await self._access.visitor(shown_token(request))
         except AccessRefused:
             # The visitor is not signed in.
             pass
         else:
             self._streams.end(visitor.key)
             self._log.info("map.signed_out", user=visitor.name)
-        response = answers.redirect(LOGIN)
-        access.drop_token(request, response)
+        response, secure = answers.redirect(LOGIN), _is_secure(request)
+        response.del_cookie(_cookie(request), path="/", httponly=True, samesite="Strict", secure=secure)
         return response
+
+
+def _is_secure(request: web.Request) -> bool:
+    """Return whether the browser uses TLS, with this server or with a proxy in front of it."""
+    return request.secure or request.headers.get("X-Forwarded-Proto", "") == "https"
+
+
+def _cookie(request: web.Request) -> str:
+    return SECURE_COOKIE if _is_secure(request) else COOKIE
+
+
+def shown_token(request: web.Request) -> str | None:
+    """Return the token of a request: that of its header, or else that of its cookie."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token:
+        return token.strip()
+    return request.cookies.get(_cookie(request))
+
+
+def has_cookie(request: web.Request) -> bool:
+    """Return whether a browser is signed in by a cookie, and not by a header that a proxy sets."""
+    return "Authorization" not in request.headers and _cookie(request) in request.cookies
 
 
 def path_here(text: str) -> str:
@@ -86,25 +104,21 @@ def path_here(text: str) -> str:
 
 
 def check_origin(request: web.Request) -> None:
-    """Raise `FromAnotherSite` for a request that a page of another site has a browser send.
+    """Raise `AccessRefused` for a request that a page of another site has a browser send.
 
     Every browser sends the origin, as `Sec-Fetch-Site` or as the `Origin` of a form. A client that sends
     neither is not a browser, so it must not have a cookie.
     """
-    if request.method in _READS:
+    if request.method in ("GET", "HEAD"):
         return
-    headers = request.headers
-    checks: tuple[tuple[str, Callable[[str], bool]], ...] = (
-        ("Sec-Fetch-Site", _SAME_SITE.__contains__),
-        ("Origin", lambda origin: _is_own(origin, headers.get("Host", ""))),
-    )
-    verdicts = [check(headers[name]) for name, check in checks if name in headers]
+    headers, host = request.headers, request.headers.get("Host", "")
+    verdicts = list[bool]()
+    if (site := headers.get("Sec-Fetch-Site")) is not None:
+        verdicts.append(site in ("same-origin", "none"))
+    if (origin := headers.get("Origin")) is not None:
+        try:
+            verdicts.append(bool(host) and urlsplit(origin).netloc == host)
+        except ValueError:
+            verdicts.append(False)
     if not all(verdicts) or (not verdicts and request.cookies):
-        raise FromAnotherSite("This form was sent from another site: open the map itself and try again.")
-
-
-def _is_own(origin: str, host: str) -> bool:
-    try:
-        return bool(host) and urlsplit(origin).netloc == host
-    except ValueError:
-        return False
+        raise AccessRefused("This form was sent from another site: open the map itself and try again.")

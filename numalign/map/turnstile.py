@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import TypeVar
 
-from numalign.map.access import AccessRefused
+from numalign.map.access import Unavailable
 
 T = TypeVar("T")
 
@@ -27,12 +26,6 @@ QUESTION_SECONDS = 30.0
 """The timeout of a question in seconds, including its wait."""
 
 
-class Busy(AccessRefused):
-    """Raised if a viewer, or all viewers together, exceed a limit."""
-
-    status = HTTPStatus.SERVICE_UNAVAILABLE
-
-
 @dataclass(slots=True)
 class Turnstile:
     """Counts calls and questions by the keys of viewers."""
@@ -42,28 +35,29 @@ class Turnstile:
 
     @contextmanager
     def call(self, key: bytes) -> Iterator[None]:
-        """Count one more call inside the `with`; raise `Busy` if there are too many."""
+        """Count one more call inside the `with`; raise `Unavailable` if there are too many."""
         if self._calls[key] >= MOST_CALLS_EACH:
-            raise Busy("You are loading too many pages at once: wait for some of them.")
-        with _counted(self._calls, key):
+            raise Unavailable("You are loading too many pages at once: wait for some of them.")
+        with counted(self._calls, key):
             yield
 
     async def answer(self, key: bytes, question: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer to a question; raise `Busy` if there are too many, or if it takes too long."""
+        """Return the answer to a question; raise `Unavailable` for too many, or if it takes too long."""
         if self._questions.total() >= MOST_QUESTIONS or self._questions[key] >= MOST_QUESTIONS_EACH:
-            raise Busy("Other requests are still being processed: try again in a moment.")
-        with _counted(self._questions, key):
+            raise Unavailable("Other requests are still being processed: try again in a moment.")
+        with counted(self._questions, key):
             try:
                 async with asyncio.timeout(QUESTION_SECONDS):
                     return await question()
             except TimeoutError as error:
-                raise Busy(
+                raise Unavailable(
                     f"This took longer than {QUESTION_SECONDS:g} s: ask for fewer replicas."
                 ) from error
 
 
 @contextmanager
-def _counted(counter: Counter[bytes], key: bytes) -> Iterator[None]:
+def counted(counter: Counter[bytes], key: bytes) -> Iterator[None]:
+    """Count one more of a key inside the `with`."""
     counter[key] += 1
     try:
         yield

@@ -9,8 +9,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numalign.map import events, turnstile
-from numalign.map.events import Stream, Streams, TooManyStreams
-from numalign.map.turnstile import Busy, Turnstile
+from numalign.map.access import Unavailable
+from numalign.map.events import Stream, Streams
+from numalign.map.turnstile import Turnstile
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
 
@@ -62,11 +63,14 @@ def opened(streams: Streams, keys: Iterable[bytes]) -> Iterator[None]:
 
 
 def test_streams_are_bounded_for_each_viewer_and_in_total(streams: Streams) -> None:
-    with pytest.raises(TooManyStreams), opened(streams, [ANN] * (events.MOST_STREAMS_EACH + 1)):
+    with (
+        pytest.raises(Unavailable, match="close some"),
+        opened(streams, [ANN] * (events.MOST_STREAMS_EACH + 1)),
+    ):
         pass
     viewers = [bytes([number]) for number in range(events.MOST_STREAMS // events.MOST_STREAMS_EACH)]
     every = [key for key in viewers for _ in range(events.MOST_STREAMS_EACH)]
-    with pytest.raises(TooManyStreams), opened(streams, [*every, BOB]):
+    with pytest.raises(Unavailable, match="close some"), opened(streams, [*every, BOB]):
         pass
     with opened(streams, every):
         pass
@@ -134,7 +138,7 @@ def test_calls_of_each_viewer_are_bounded() -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(turnstile.MOST_CALLS_EACH):
             stack.enter_context(counted.call(ANN))
-        with pytest.raises(Busy, match="wait for some"), counted.call(ANN):
+        with pytest.raises(Unavailable, match="wait for some"), counted.call(ANN):
             pass
         with counted.call(BOB):
             pass
@@ -155,13 +159,13 @@ async def test_questions_are_bounded_for_each_and_in_total() -> None:
     keys = [key for key in viewers for _ in range(turnstile.MOST_QUESTIONS_EACH + 1)]
     tasks = [asyncio.create_task(counted.answer(key, question)) for key in keys]
     await asyncio.sleep(0)
-    with pytest.raises(Busy, match="try again"):
+    with pytest.raises(Unavailable, match="try again"):
         await counted.answer(BOB, question)
     gate.set()
     results = await asyncio.gather(*tasks, return_exceptions=True)
 
     assert results.count(1) == turnstile.MOST_QUESTIONS
-    assert sum(isinstance(result, Busy) for result in results) == len(viewers)
+    assert sum(isinstance(result, Unavailable) for result in results) == len(viewers)
     assert await counted.answer(BOB, question) == 1
 
 
@@ -169,6 +173,6 @@ async def test_a_question_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(turnstile, "QUESTION_SECONDS", 0.01)
     counted = Turnstile()
 
-    with pytest.raises(Busy, match=r"0\.01 s: ask for fewer"):
+    with pytest.raises(Unavailable, match=r"0\.01 s: ask for fewer"):
         await counted.answer(ANN, lambda: asyncio.sleep(10))
     assert await counted.answer(ANN, lambda: asyncio.sleep(0, "done")) == "done"
