@@ -20,15 +20,13 @@ from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
 from numalign.model.options import DEFAULTS, STRATEGY, WEIGHTS, NumaStrategy, Options, TopologyOption
 from numalign.model.spelling import closest_word
-from numalign.simulation.cluster_nodes import gpu_node
 from numalign.simulation.replay import PER_CENT
-from numalign.simulation.replay_charts import replay_charts
-from numalign.simulation.replay_summary import mean_curve, mean_of, to_document
+from numalign.simulation.replay_summary import mean_curve, mean_of, replay_charts, to_document
 from numalign.simulation.trace import Trace, read_pods, read_trace
-from numalign.simulation.zone_cluster import GpuNode, ZoneSample
+from numalign.simulation.zone_cluster import ZoneSample
 from numalign.simulation.zone_replay import Zoning, replay_on_zones
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
-from numalign.simulation.zoned_nodes import GPU
+from numalign.simulation.zoned_nodes import GPU, GpuNode, gpu_node
 
 DEFAULT_ZONES = 2
 DEFAULT_POLICY = Policy.RESTRICTED

@@ -12,10 +12,8 @@ from types import MappingProxyType
 import numpy as np
 
 from numalign.cache.arrays import Rows
-from numalign.simulation.arrivals import Dice, arrivals
-from numalign.simulation.fragments import TypicalPod, fragments, typical_pods, without_memory
-from numalign.simulation.gpu_columns import GpuColumns
-from numalign.simulation.replay import Sample, replay, shares
+from numalign.simulation.gpu_columns import GpuColumns, TypicalPod, fragments, typical_pods, without_memory
+from numalign.simulation.replay import Dice, Sample, arrivals, replay, shares
 from numalign.simulation.trace import WHOLE_GPU, Trace, TracePod
 
 _MOST_CPU, _MOST_GPU = 128_000, 8000
@@ -79,7 +77,7 @@ class NodeCluster:
         found, _ = fragments(self.columns, ((each, every) for each in self._typical))
         return Sample(*shares(self.columns, asked, found))
 
-    def place(self, shape: int, pod: TracePod) -> None:  # noqa: ARG002 the pod is enough
+    def place(self, pod: TracePod) -> None:
         """Place a pod on the node that the policy chooses, if it fits on any."""
         rows = np.flatnonzero(self.columns.fits(pod) & self.columns.accessible(pod))
         if len(rows):

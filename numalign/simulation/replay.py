@@ -1,17 +1,73 @@
-"""A replay: pods arrive one after the other, and the state of the cluster is sampled in between."""
+"""
+A replay: pods arrive one after the other, and the state of the cluster is sampled in between.
 
-from collections.abc import Iterator
+As in the experiments of "Beware of Fragmentation" (USENIX ATC 2023), the pods of a trace are shuffled. If
+they request fewer GPUs than wanted, pods drawn from the trace come after them; if they request more, some are
+left out. Pods never leave, since a replay is about how full a cluster gets.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from numalign.simulation.arrivals import Arrivals
+import numpy as np
+
+from numalign.model.errors import BadInput, Mistake
 from numalign.simulation.gpu_columns import GpuColumns
-from numalign.simulation.trace import TracePod
+from numalign.simulation.trace import WHOLE_GPU, Trace, TracePod
+
+Dice = np.random.Generator
+"""The source of all randomness in a replay, from one seed."""
+
+MOST_ARRIVALS = 1_000_000
 
 EVERY = 1.0
 """Per cent of all GPUs that pods request between two samples."""
 
 PER_CENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Pods one after the other, as positions in `shapes`, which are all different."""
+
+    shapes: Sequence[TracePod]
+    order: Sequence[int]
+
+    @property
+    def gpu_milli(self) -> int:
+        """Thousandths of GPUs that all of them request together."""
+        return sum(self.shapes[shape].gpu_milli for shape in self.order)
+
+
+def arrivals(trace: Trace, ratio: float, dice: Dice) -> Arrivals:
+    """Return the pods of a trace so that they request `ratio` times the GPUs that its nodes have.
+
+    The last pod that is drawn may request several GPUs although fewer are still wanted (as in the published
+    runs). No pods are drawn from a trace whose pods request no GPU at all. Raises `BadInput` if pods request
+    so little that more than `MOST_ARRIVALS` would arrive.
+    """
+    shapes = list(dict.fromkeys(trace.pods))
+    numbers = {shape: number for number, shape in enumerate(shapes)}
+    every = np.array([numbers[pod] for pod in trace.pods], dtype=np.intp)
+    asked = np.array([shape.gpu_milli for shape in shapes], dtype=np.int64)
+    wanted = ratio * WHOLE_GPU * sum(node.gpus for node in trace.nodes)
+    order: list[int] = dice.permutation(every).tolist()
+    total = int(asked[every].sum())
+    if total > wanted:
+        while total > wanted:
+            total -= int(asked[order.pop(int(dice.integers(len(order))))])
+        return Arrivals(shapes, order)
+    if not total or total == wanted:
+        return Arrivals(shapes, order)
+    while len(order) < MOST_ARRIVALS:
+        shape = int(dice.choice(every))
+        if total + shapes[shape].share > wanted:
+            return Arrivals(shapes, order)
+        order.append(shape)
+        total += int(asked[shape])
+    message = f"request so little that more than {MOST_ARRIVALS:,} would arrive: lower the ratio"
+    raise BadInput([Mistake("the pods of the trace", message)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +95,8 @@ class ReplayedCluster(Protocol[SampleT_co]):
     def columns(self) -> GpuColumns:
         """Its nodes, and what is left of them."""
 
-    def place(self, shape: int, pod: TracePod) -> object:
-        """Place a pod, whose shape has that number, on a node if it fits on any."""
+    def place(self, pod: TracePod) -> object:
+        """Place a pod on a node if it fits on any."""
 
     def sample(self, asked: int) -> SampleT_co:
         """Return the current state, once pods requested so many thousandths of GPUs."""
@@ -56,7 +112,7 @@ def replay(
     asked, due = 0, 0.0
     for number in pods.order:
         pod = pods.shapes[number]
-        cluster.place(number, pod)
+        cluster.place(pod)
         asked += pod.gpu_milli
         if asked * PER_CENT >= due * cluster.columns.gpu_milli:
             yield cluster.sample(asked)

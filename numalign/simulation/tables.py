@@ -47,7 +47,14 @@ class TableLayout:
 
 def read_table(path: Path, layout: TableLayout) -> list[TableRow]:
     """Return all rows of a table; raises `BadInput` with every mistake, `OSError` if it cannot be opened."""
-    lines = _lines(path)
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise BadInput([Mistake(str(path), f"larger than {MOST_BYTES // 2**20} MiB")])
+    try:
+        lines = content.decode("utf-8-sig").splitlines(keepends=True)
+    except UnicodeDecodeError as error:
+        raise BadInput([Mistake(str(path), f"not a CSV file in UTF-8: {error}")]) from error
     remarks = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
     try:
         reader = csv.DictReader(lines[remarks:], strict=True)
@@ -61,18 +68,14 @@ def read_table(path: Path, layout: TableLayout) -> list[TableRow]:
     ]
     if mistakes:
         raise BadInput(mistakes)
-    return [_row(f"{path}:{line}", layout, row) for line, row in rows]
-
-
-def _lines(path: Path) -> Sequence[str]:
-    with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise BadInput([Mistake(str(path), f"larger than {MOST_BYTES // 2**20} MiB")])
-    try:
-        return content.decode("utf-8-sig").splitlines(keepends=True)
-    except UnicodeDecodeError as error:
-        raise BadInput([Mistake(str(path), f"not a CSV file in UTF-8: {error}")]) from error
+    return [
+        TableRow(
+            f"{path}:{line}",
+            {name: int(row.get(name, default or 0)) for name, default in layout.figures.items()},
+            {name: row.get(name, default or "") for name, default in layout.words.items()},
+        )
+        for line, row in rows
+    ]
 
 
 def _mistakes_of_table(
@@ -104,11 +107,3 @@ def _mistakes_of_row(
         text = row.get(name)
         if text is not None and not (text.isascii() and text.isdecimal() and len(text) < _DIGITS):
             yield Mistake(where, f"{name} is {cut(text, _SHOWN)!r}: a whole number is needed")
-
-
-def _row(where: str, layout: TableLayout, row: Mapping[str, str]) -> TableRow:
-    return TableRow(
-        where,
-        {name: int(row.get(name, default or 0)) for name, default in layout.figures.items()},
-        {name: row.get(name, default or "") for name, default in layout.words.items()},
-    )

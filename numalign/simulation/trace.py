@@ -116,30 +116,42 @@ def _collected(mistakes: list[Mistake], read: Callable[[], Sequence[T]]) -> Sequ
 
 def read_nodes(path: Path) -> list[TraceNode]:
     """Return the nodes of a table; raises as `read_trace`."""
-    rows = _checked(path, read_table(path, _NODES), _mistakes_of_node, MOST_NODES)
-    return [node for row in rows for node in _nodes_of(row)]
+    rows, nodes = read_table(path, _NODES), list[TraceNode]()
+    wrong = [
+        Mistake(row.where, f"gpu is {row.figures['gpu']}: the maximum is {MOST_GPUS}")
+        for row in rows
+        if row.figures["gpu"] > MOST_GPUS
+    ]
+    _check(path, rows, wrong, MOST_NODES)
+    for _, figures, words in rows:
+        cpu, memory, model = figures["cpu_milli"], figures["memory_mib"] * MIB, words["model"].strip()
+        nodes += repeat(TraceNode(cpu, memory, figures["gpu"], model), figures["count"])
+    return nodes
 
 
 def read_pods(path: Path) -> list[TracePod]:
     """Return the pods of a table; raises as `read_trace`."""
-    rows = _checked(path, read_table(path, _PODS), _mistakes_of_pod, MOST_PODS)
-    return [pod for row in rows for pod in _pods_of(row)]
+    rows, pods = read_table(path, _PODS), list[TracePod]()
+    _check(path, rows, [mistake for row in rows for mistake in _mistakes_of_pod(row)], MOST_PODS)
+    for _, figures, words in rows:
+        guaranteed = TracePod(
+            figures["cpu_milli"],
+            figures["memory_mib"] * MIB,
+            figures["num_gpu"],
+            figures["gpu_milli"] if figures["num_gpu"] else 0,
+            frozenset(filter(None, map(str.strip, words["gpu_spec"].split("|")))),
+        )
+        burstable = figures["count"] if words["qos"] in BURSTABLE else figures["burstable"]
+        pods += repeat(guaranteed, figures["count"] - burstable)
+        pods += repeat(replace(guaranteed, guaranteed=False), burstable)
+    return pods
 
 
-def _checked(
-    path: Path, rows: list[TableRow], mistakes_of: Callable[[TableRow], Iterator[Mistake]], most: int
-) -> list[TableRow]:
-    mistakes = [mistake for row in rows for mistake in mistakes_of(row)]
+def _check(path: Path, rows: Sequence[TableRow], mistakes: list[Mistake], most: int) -> None:
     if sum(row.figures["count"] for row in rows) > most:
         mistakes.append(Mistake(str(path), f"more than {most:,} in all: a smaller trace is needed"))
     if mistakes:
         raise BadInput(mistakes)
-    return rows
-
-
-def _mistakes_of_node(row: TableRow) -> Iterator[Mistake]:
-    if row.figures["gpu"] > MOST_GPUS:
-        yield Mistake(row.where, f"gpu is {row.figures['gpu']}: the maximum is {MOST_GPUS}")
 
 
 def _mistakes_of_pod(row: TableRow) -> Iterator[Mistake]:
@@ -152,25 +164,3 @@ def _mistakes_of_pod(row: TableRow) -> Iterator[Mistake]:
         yield Mistake(row.where, f"gpu_milli is {share}: with several GPUs it is {WHOLE_GPU}")
     if row.figures["burstable"] > row.figures["count"]:
         yield Mistake(row.where, f"burstable is {row.figures['burstable']}: more than there are pods")
-
-
-def _nodes_of(row: TableRow) -> Iterator[TraceNode]:
-    figures = row.figures
-    node = TraceNode(
-        figures["cpu_milli"], figures["memory_mib"] * MIB, figures["gpu"], row.words["model"].strip()
-    )
-    return repeat(node, figures["count"])
-
-
-def _pods_of(row: TableRow) -> Iterator[TracePod]:
-    figures, words = row.figures, row.words
-    guaranteed = TracePod(
-        figures["cpu_milli"],
-        figures["memory_mib"] * MIB,
-        figures["num_gpu"],
-        figures["gpu_milli"] if figures["num_gpu"] else 0,
-        frozenset(filter(None, map(str.strip, words["gpu_spec"].split("|")))),
-    )
-    squeezed = figures["count"] if words["qos"] in BURSTABLE else figures["burstable"]
-    yield from repeat(guaranteed, figures["count"] - squeezed)
-    yield from repeat(replace(guaranteed, guaranteed=False), squeezed)

@@ -5,9 +5,8 @@ Kubelets are those of `numalign.kubelet`, and `numalign.cache` evaluates nodes f
 Columns hold what any scheduler counts: CPUs, memory, and what is left of each GPU.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -20,31 +19,13 @@ from numalign.kubelet.managers_state import Assignments, assignments_since
 from numalign.model.node import Node
 from numalign.model.placement import Placement
 from numalign.model.resources import CPU, MILLI
-from numalign.simulation.fragments import TypicalPod, fragments
-from numalign.simulation.gpu_columns import GpuColumns
+from numalign.simulation.gpu_columns import GpuColumns, TypicalPod, fragments
 from numalign.simulation.replay import Sample, shares
-from numalign.simulation.trace import TraceNode, TracePod
-from numalign.simulation.zoned_nodes import GPU, GPU_SHARE, question, with_free_gpus
+from numalign.simulation.trace import TracePod
+from numalign.simulation.zoned_nodes import GPU, GPU_SHARE, NOTHING, GpuNode, question, with_free_gpus
 
 ATTEMPTS = 5
 """How often a pod is scheduled at most: its owner creates it again each time that a kubelet refuses it."""
-
-
-NOTHING = TracePod(0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class GpuNode:
-    """A node with its zones, what a scheduler counts on it, and the zone of each of its GPUs, by position.
-
-    What already runs there is `held`, as if by a single pod, with these GPUs; it is not free in the zones.
-    """
-
-    zoned: Node
-    counted: TraceNode
-    gpu_zones: Sequence[int]
-    held: TracePod = NOTHING
-    held_gpus: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,44 +151,41 @@ def _given(placement: Placement, resource: str) -> dict[int, int]:
     }
 
 
-class ZoneScheduler(Protocol):
-    """Chooses a node for a pod."""
-
-    def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """Return one of the nodes that have enough left; None to choose none of them."""
-
-
 class ZoneCluster:
-    """Nodes, and the scheduler that places pods on them."""
+    """Nodes, and a scheduler that chooses those for pods among nodes that have enough left."""
 
-    def __init__(self, nodes: ZoneNodes, scheduler: ZoneScheduler, typical: Sequence[TypicalPod]) -> None:
+    def __init__(
+        self,
+        nodes: ZoneNodes,
+        choose: Callable[[ZoneNodes, AskedPod], int | None],
+        typical: Sequence[TypicalPod],
+    ) -> None:
         self._nodes = nodes
         self.columns = nodes.columns
-        self._scheduler = scheduler
+        self._choose = choose
         self._typical = [(each, question(each.pod)) for each in typical]
         self._questions: dict[TracePod, Question] = {}
         self._refusals = self._pods = self._aligned = self._turned_away = 0
 
-    def place(self, shape: int, pod: TracePod) -> PlacedPod | None:  # noqa: ARG002 the pod is enough
+    def place(self, pod: TracePod) -> PlacedPod | None:
         """Let the scheduler choose until a kubelet admits the pod, at most `ATTEMPTS` times."""
-        fitting = self.columns.fits(pod) & self.columns.accessible(pod)
-        asked = AskedPod(pod, self._question(pod), np.flatnonzero(fitting))
-        placed = self._placed(asked) if len(asked.rows) else None
-        self._pods += 1
-        self._turned_away += placed is None and len(asked.rows) > 0
-        self._aligned += placed is not None and placed.aligned
-        return placed
-
-    def _placed(self, asked: AskedPod) -> PlacedPod | None:
-        for _ in range(ATTEMPTS):
-            row = self._scheduler.choose(self._nodes, asked)
+        if pod not in self._questions:
+            self._questions[pod] = question(pod)
+        fitting = np.flatnonzero(self.columns.fits(pod) & self.columns.accessible(pod))
+        asked, placed = AskedPod(pod, self._questions[pod], fitting), None
+        for _ in range(ATTEMPTS if len(fitting) else 0):
+            row = self._choose(self._nodes, asked)
             if row is None:
-                return None
+                break
             admission = self._nodes.admission(row, asked.question)
             if not admission.refusal:
-                return self._nodes.put(row, asked.pod, admission)
+                placed = self._nodes.put(row, pod, admission)
+                break
             self._refusals += 1
-        return None
+        self._pods += 1
+        self._turned_away += placed is None and len(fitting) > 0
+        self._aligned += placed is not None and placed.aligned
+        return placed
 
     def end(self, placed: PlacedPod) -> None:
         """Remove a pod that has ended."""
@@ -233,8 +211,3 @@ class ZoneCluster:
         """Return the current fragments, and those of them that zones cause, in thousandths of GPUs."""
         admitting = ((each, self._nodes.evaluation(asked).admitted()) for each, asked in self._typical)
         return fragments(self.columns, admitting)
-
-    def _question(self, pod: TracePod) -> Question:
-        if pod not in self._questions:
-            self._questions[pod] = question(pod)
-        return self._questions[pod]

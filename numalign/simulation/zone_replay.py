@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 
 import numpy as np
 
 from numalign.model.intent import Policy, Scope
 from numalign.model.options import DEFAULTS, Options
-from numalign.simulation.arrivals import Arrivals, arrivals
-from numalign.simulation.fragments import typical_pods
-from numalign.simulation.replay import EVERY, PER_CENT, replay
+from numalign.simulation.gpu_columns import typical_pods
+from numalign.simulation.replay import EVERY, PER_CENT, Arrivals, arrivals, replay
 from numalign.simulation.trace import Trace
-from numalign.simulation.zone_cluster import GpuNode, PlacedPod, ZoneCluster, ZoneNodes, ZoneSample
+from numalign.simulation.zone_cluster import PlacedPod, ZoneCluster, ZoneNodes, ZoneSample
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
-from numalign.simulation.zoned_nodes import gpu_zones, zoned_node
+from numalign.simulation.zoned_nodes import GpuNode, gpu_zones, zoned_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,12 @@ class Zoning:
 
     def nodes_of(self, trace: Trace) -> list[GpuNode]:
         """Return the nodes of a trace with these zones."""
-        zoned = [
-            zoned_node("", node, zones=self.zones, policy=self.policy, scope=self.scope)
-            for node in trace.nodes
-        ]
-        return [
-            GpuNode(replace(made, options=self.options), node, gpu_zones(node, len(made.zones)))
-            for made, node in zip(zoned, trace.nodes, strict=True)
-        ]
+        nodes = list[GpuNode]()
+        for node in trace.nodes:
+            made = zoned_node("", node, zones=self.zones, policy=self.policy, scope=self.scope)
+            gpus = gpu_zones(node, len(made.zones))
+            nodes.append(GpuNode(replace(made, options=self.options), node, gpus))
+        return nodes
 
 
 def replay_on_zones(  # noqa: PLR0913  a replay, and how often it is sampled
@@ -79,7 +77,7 @@ def turnover_on_zones(  # noqa: PLR0913  a replay, how long its pods live, and h
         while ends and ends[0][0] <= turn:
             cluster.end(heappop(ends)[2])
         pod = pods.shapes[number]
-        if placed := cluster.place(number, pod):
+        if placed := cluster.place(pod):
             heappush(ends, (turn + life, turn, placed))
         asked += pod.gpu_milli
         if asked >= due:
@@ -96,4 +94,4 @@ def _begun(
     pods = arrivals(counted, ratio, dice)
     shuffled = ZoneNodes([nodes[at] for at in dice.permutation(len(nodes))])
     typical = typical_pods(trace.pods)
-    return ZoneCluster(shuffled, ZONE_SCHEDULERS[scheduler](dice), typical), pods
+    return ZoneCluster(shuffled, partial(ZONE_SCHEDULERS[scheduler], dice), typical), pods

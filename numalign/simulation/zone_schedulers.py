@@ -9,6 +9,8 @@ as for gates and `/v1/rank`; `gate` is that of its default strategies.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -16,65 +18,39 @@ import numpy as np
 from numalign.cache.arrays import Bools, Ints, Rows
 from numalign.cache.ranking import Ranking, Ranks, ranks
 from numalign.decision.scoring import Strategy
-from numalign.simulation.arrivals import Dice
 from numalign.simulation.gpu_columns import GpuColumns
+from numalign.simulation.replay import Dice
 from numalign.simulation.trace import TracePod
-from numalign.simulation.zone_cluster import AskedPod, ZoneNodes, ZoneScheduler
+from numalign.simulation.zone_cluster import AskedPod, ZoneNodes
 
 _HUNDRED = 100
 
 _EXTENDER_HIGHEST, _EXTENDER_WEIGHT = 10, 100
 """The highest score of an extender, and the weight of one, with `weight: 10` as in deploy/schedulers."""
 
-
-class KubeScheduler:
-    """kube-scheduler with its default plugins, as far as they consider what is left."""
-
-    def __init__(self, dice: Dice) -> None:
-        self._dice = dice
-
-    def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """Return a random one of the best nodes; None if there is none."""
-        return _any_of_best(asked.rows, stock_points(nodes.columns, asked.pod, asked.rows), self._dice)
+ZoneScheduler = Callable[[Dice, ZoneNodes, AskedPod], int | None]
+"""Chooses one of the nodes that have enough left for a pod; None if it chooses none of them."""
 
 
-class Webhook:
-    """Plain kube-scheduler, on nodes that could ever admit the pod."""
-
-    def __init__(self, dice: Dice) -> None:
-        self._stock = KubeScheduler(dice)
-
-    def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """Return a random one of the best of these nodes; None if there is none."""
-        able: Bools = nodes.evaluation(asked.question).able()
-        return self._stock.choose(nodes, AskedPod(asked.pod, asked.question, asked.rows[able[asked.rows]]))
+def _stock(dice: Dice, nodes: ZoneNodes, asked: AskedPod) -> int | None:
+    return _any_of_best(asked.rows, stock_points(nodes.columns, asked.pod, asked.rows), dice)
 
 
-class Extender:
-    """The scores of kube-scheduler and the scorer, on nodes that admit the pod now."""
-
-    def __init__(self, dice: Dice, ranking: Ranking) -> None:
-        self._dice = dice
-        self._ranking = ranking
-
-    def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """Return a random one of the best nodes; None if there is none."""
-        ranked = _ranked(nodes, asked, self._ranking)
-        points = stock_points(nodes.columns, asked.pod, asked.rows)
-        points += np.array(ranked.squeezed(_EXTENDER_HIGHEST), dtype=np.int64) * _EXTENDER_WEIGHT
-        return _any_of_best(asked.rows[ranked.admitted], points[ranked.admitted], self._dice)
+def _webhook(dice: Dice, nodes: ZoneNodes, asked: AskedPod) -> int | None:
+    able: Bools = nodes.evaluation(asked.question).able()
+    return _stock(dice, nodes, replace(asked, rows=asked.rows[able[asked.rows]]))
 
 
-class ScorerOrder:
-    """The scorer's own order of nodes that admit the pod now."""
+def _scorer(dice: Dice, nodes: ZoneNodes, asked: AskedPod) -> int | None:
+    ranked = _ranked(nodes, asked, Ranking())
+    points = stock_points(nodes.columns, asked.pod, asked.rows)
+    points += np.array(ranked.squeezed(_EXTENDER_HIGHEST), dtype=np.int64) * _EXTENDER_WEIGHT
+    return _any_of_best(asked.rows[ranked.admitted], points[ranked.admitted], dice)
 
-    def __init__(self, ranking: Ranking) -> None:
-        self._ranking = ranking
 
-    def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """Return the first of the best nodes; None if there is none."""
-        best = _ranked(nodes, asked, self._ranking).best([nodes.names[row] for row in asked.rows])
-        return None if best is None else int(asked.rows[best])
+def _first(ranking: Ranking, _dice: Dice, nodes: ZoneNodes, asked: AskedPod) -> int | None:
+    best = _ranked(nodes, asked, ranking).best([nodes.names[row] for row in asked.rows])
+    return None if best is None else int(asked.rows[best])
 
 
 def _ranked(nodes: ZoneNodes, asked: AskedPod, ranking: Ranking) -> Ranks:
@@ -104,17 +80,13 @@ def stock_points(columns: GpuColumns, pod: TracePod, rows: Rows) -> Ints:
     return least + balanced
 
 
-def _order(strategy: Strategy) -> Callable[[Dice], ZoneScheduler]:
-    return lambda _dice: ScorerOrder(Ranking((strategy,)))
-
-
-ZONE_SCHEDULERS: Mapping[str, Callable[[Dice], ZoneScheduler]] = MappingProxyType(
+ZONE_SCHEDULERS: Mapping[str, ZoneScheduler] = MappingProxyType(
     {
-        "stock": KubeScheduler,
-        "webhook": Webhook,
-        "scorer": lambda dice: Extender(dice, Ranking()),
-        "gate": lambda _: ScorerOrder(Ranking()),
-        **{str(strategy): _order(strategy) for strategy in Strategy},
+        "stock": _stock,
+        "webhook": _webhook,
+        "scorer": _scorer,
+        "gate": partial(_first, Ranking()),
+        **{str(strategy): partial(_first, Ranking((strategy,))) for strategy in Strategy},
     }
 )
 """Schedulers by their names in tables."""

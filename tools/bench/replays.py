@@ -20,8 +20,7 @@ from kubectl_numa.simulating import Simulation
 from numalign.model.intent import Policy
 from numalign.simulation.node_replay import NODE_POLICIES, replay_on_nodes
 from numalign.simulation.replay import PER_CENT
-from numalign.simulation.replay_charts import CHARTED, replay_charts
-from numalign.simulation.replay_summary import mean_of, to_document
+from numalign.simulation.replay_summary import CHARTED, mean_of, replay_charts, to_document
 from numalign.simulation.trace import Trace, read_trace
 from numalign.simulation.zone_cluster import ZoneSample
 from numalign.simulation.zone_replay import Zoning

@@ -4,8 +4,7 @@ import pytest
 
 from numalign.model.intent import Policy
 from numalign.simulation.replay import Sample
-from numalign.simulation.replay_charts import replay_charts
-from numalign.simulation.replay_summary import mean_curve, mean_of, to_document
+from numalign.simulation.replay_summary import mean_curve, mean_of, replay_charts, to_document
 from numalign.simulation.trace import MIB, Trace, TraceNode, TracePod
 from numalign.simulation.zone_cluster import ZoneSample
 from numalign.simulation.zone_replay import Zoning, turnover_on_zones

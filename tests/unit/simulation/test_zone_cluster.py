@@ -1,5 +1,6 @@
 """Pods placed on nodes whose kubelets align: cases worked out by hand, and properties."""
 
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -8,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalign.model.intent import Policy, Scope
-from numalign.simulation.fragments import TypicalPod, typical_pods
+from numalign.simulation.gpu_columns import TypicalPod, typical_pods
 from numalign.simulation.trace import MIB, WHOLE_GPU, Trace, TraceNode, TracePod
-from numalign.simulation.zone_cluster import ATTEMPTS, GpuNode, ZoneCluster, ZoneNodes
+from numalign.simulation.zone_cluster import ATTEMPTS, ZoneCluster, ZoneNodes
 from numalign.simulation.zone_replay import Zoning, replay_on_zones
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
-from numalign.simulation.zoned_nodes import GPU, GPU_SHARE, question
+from numalign.simulation.zoned_nodes import GPU, GPU_SHARE, GpuNode, question
 
 NODE = TraceNode(32_000, 1024 * MIB, 2)
 TEN_CPUS = TracePod(10_000, MIB, 1, 500)
@@ -26,7 +27,8 @@ def zone_nodes(*nodes: TraceNode, policy: Policy = Policy.RESTRICTED, zones: int
 
 def cluster(nodes: ZoneNodes, scheduler: str, *typical: TracePod) -> ZoneCluster:
     frequent = [TypicalPod(pod, 1 / len(typical)) for pod in typical]
-    return ZoneCluster(nodes, ZONE_SCHEDULERS[scheduler](np.random.default_rng(1)), frequent)
+    choose = partial(ZONE_SCHEDULERS[scheduler], np.random.default_rng(1))
+    return ZoneCluster(nodes, choose, frequent)
 
 
 @pytest.mark.parametrize(("scheduler", "refusals"), [("stock", ATTEMPTS), ("gate", 0), ("scorer", 0)])
@@ -35,7 +37,7 @@ def test_room_spread_over_zones_turns_a_pod_away(scheduler: str, refusals: int) 
     nodes = zone_nodes(NODE)
     placing = cluster(nodes, scheduler, TEN_CPUS)
     for _ in range(3):
-        placing.place(0, TEN_CPUS)
+        placing.place(TEN_CPUS)
     assert nodes.columns.cpu.tolist() == [12_000]
     assert nodes.columns.gpus.tolist() == [[500, 500]]
     assert placing.sample(0).refusals == refusals
@@ -60,7 +62,7 @@ def test_webhook_avoids_nodes_that_never_admit_the_pod() -> None:
     single = zone_nodes(NODE, policy=Policy.SINGLE_NUMA_NODE)
     for scheduler, refusals in (("stock", ATTEMPTS), ("webhook", 0), ("gate", 0)):
         placing = cluster(single, scheduler, TWO_GPUS)
-        placing.place(0, TWO_GPUS)
+        placing.place(TWO_GPUS)
         assert (placing.sample(0).refusals, placing.columns.free_gpu_milli) == (refusals, 2000)
 
 
@@ -68,11 +70,11 @@ def test_pod_gets_a_gpu_of_its_zone() -> None:
     nodes = zone_nodes(TraceNode(32_000, 1024 * MIB, 4))
     placing = cluster(nodes, "gate", TEN_CPUS)
     for _ in range(2):
-        placing.place(0, TEN_CPUS)
+        placing.place(TEN_CPUS)
     # Ten CPUs are left in neither zone, so the second pod is in the other zone.
     assert nodes.columns.gpus.tolist() == [[500, 1000, 500, 1000]]
     small = TracePod(1000, MIB, 1, 400)
-    placing.place(1, small)
+    placing.place(small)
     # The kubelet takes the first zone, and there the GPU that is in use has enough left.
     assert nodes.columns.gpus.tolist() == [[100, 1000, 500, 1000]]
     zone = nodes.cache.nodes.node(0).zones[0]
@@ -115,7 +117,7 @@ def test_nodes_are_empty_once_all_pods_ended(
     nodes = ZoneNodes(Zoning(zones, policy).nodes_of(trace))
     before = state(nodes)
     placing = cluster(nodes, "gate", *trace.pods)
-    placed = [one for pod in trace.pods if (one := placing.place(0, pod))]
+    placed = [one for pod in trace.pods if (one := placing.place(pod))]
     chance.shuffle(placed)
     for one in placed:
         placing.end(one)
@@ -150,9 +152,10 @@ def test_allocated_stranded_and_fragments_are_bounded(
 def test_free_of_zones_is_the_free_of_columns(trace: Trace, zones: int, policy: Policy) -> None:
     nodes = zone_nodes(*trace.nodes, policy=policy, zones=zones)
     typical = typical_pods(trace.pods)
-    placing = ZoneCluster(nodes, ZONE_SCHEDULERS["gate"](np.random.default_rng(1)), typical)
-    for shape, pod in enumerate([*trace.pods, *trace.pods]):
-        placing.place(shape, pod)
+    choose = partial(ZONE_SCHEDULERS["gate"], np.random.default_rng(1))
+    placing = ZoneCluster(nodes, choose, typical)
+    for pod in [*trace.pods, *trace.pods]:
+        placing.place(pod)
     columns = nodes.columns
     assert (columns.cpu >= 0).all()
     assert (columns.memory >= 0).all()

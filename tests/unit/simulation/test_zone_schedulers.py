@@ -20,8 +20,8 @@ def chosen(name: str, nodes: ZoneNodes, pod: TracePod) -> set[int | None]:
     """The choices of a scheduler in thirty calls."""
     every = np.arange(len(nodes.names))
     asked = AskedPod(pod, question(pod), every[nodes.columns.fits(pod)])
-    scheduler = ZONE_SCHEDULERS[name](np.random.default_rng(1))
-    return {scheduler.choose(nodes, asked) for _ in range(30)}
+    dice = np.random.default_rng(1)
+    return {ZONE_SCHEDULERS[name](dice, nodes, asked) for _ in range(30)}
 
 
 def three_nodes() -> ZoneNodes:

@@ -7,10 +7,17 @@ from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node, Zone
 from numalign.model.pod import Qos
 from numalign.model.resources import MILLI, Resources, ZoneId
-from numalign.simulation.cluster_nodes import gpu_node
 from numalign.simulation.trace import MIB, TraceNode, TracePod
 from numalign.simulation.zone_cluster import ZoneNodes
-from numalign.simulation.zoned_nodes import GPU, GPU_SHARE, gpu_zones, question, with_free_gpus, zoned_node
+from numalign.simulation.zoned_nodes import (
+    GPU,
+    GPU_SHARE,
+    gpu_node,
+    gpu_zones,
+    question,
+    with_free_gpus,
+    zoned_node,
+)
 from tests.worlds.notation import table
 
 

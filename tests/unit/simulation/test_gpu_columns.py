@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.simulation.fragments import TypicalPod, fragments, typical_pods, without_memory
-from numalign.simulation.gpu_columns import GpuColumns
+from numalign.simulation.gpu_columns import GpuColumns, TypicalPod, fragments, typical_pods, without_memory
 from numalign.simulation.trace import TraceNode, TracePod
 from tests.worlds.notation import table
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from numalign.model.errors import BadInput
-from numalign.simulation import arrivals as arriving
-from numalign.simulation.arrivals import arrivals
+from numalign.simulation import replay
+from numalign.simulation.replay import arrivals
 from numalign.simulation.trace import Trace, TraceNode, TracePod
 
 SHARE = TracePod(1000, 0, 1, 500)
@@ -54,6 +54,6 @@ def test_trace_without_gpus_arrives_unchanged() -> None:
 
 
 def test_too_many_arrivals_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arriving, "MOST_ARRIVALS", 100)
+    monkeypatch.setattr(replay, "MOST_ARRIVALS", 100)
     with pytest.raises(BadInput, match="more than 100 would arrive: lower the ratio"):
         arrived(trace(10, TracePod(1, 0, 1, 1)), 1.0)
