@@ -263,10 +263,6 @@ class TokenAccess:
         # A request that is cancelled must not cancel the review for others with the same token.
         return await asyncio.shield(self._reviewing[key])
 
-    def forget(self, token: str) -> None:
-        """Forget a token, so that the API server reviews it again next time."""
-        self._sessions.drop(digest(token.encode()))
-
     def _reviewed(self, key: bytes, task: asyncio.Task[SignedInVisitor]) -> None:
         del self._reviewing[key]
         if not task.cancelled():

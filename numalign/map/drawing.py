@@ -69,7 +69,7 @@ def length(part: int, whole: int, width: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """The zones of a tile as strokes: a path for each level, thickness in pixels, and a description in words.
+    """The zones of a tile as strokes: a path for each level, and their thickness in pixels.
 
     `lacking` is the path of zones that do not have the resource.
     """
@@ -77,7 +77,6 @@ class Bars:
     paths: tuple[tuple[int, str], ...]
     lacking: str
     thickness: float
-    words: str
 
 
 def bars(zones: Sequence[ZoneUse], resource: str) -> Bars:
@@ -93,8 +92,7 @@ def bars(zones: Sequence[ZoneUse], resource: str) -> Bars:
             strokes.append((level(allocatable, free), f"M0 {middle}h{long}"))
     by_level = groupby(sorted(strokes, key=itemgetter(0)), key=itemgetter(0))
     paths = tuple((number, "".join(d for _, d in same)) for number, same in by_level)
-    thickness = min(pitch * (1 - _GAP), _THICKEST)
-    return Bars(paths, "".join(lacking), thickness, zone_words(zones, resource))
+    return Bars(paths, "".join(lacking), min(pitch * (1 - _GAP), _THICKEST))
 
 
 def tracks(zones: Sequence[ZoneUse]) -> str:

@@ -6,14 +6,14 @@ at once.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from types import MappingProxyType
+from operator import itemgetter
 from typing import TypeVar
 
 from numalign.kube import selectors
 from numalign.kube.decode import label_syntax
-from numalign.kube.selectors import BadSelector, LabelSelector
+from numalign.kube.selectors import BadSelector
 from numalign.map.views import Condition, FleetQuery
 from numalign.model.errors import BadInput, Mistake, cut
 from numalign.model.intent import Policy
@@ -31,10 +31,6 @@ LONGEST_CLASS = 63
 _SHOWN = 64
 _ONCE = ("labels", "class", "policy", "resource")
 _NAMES = (*_ONCE, "only")
-_POLICIES: Mapping[str, Policy] = MappingProxyType({policy.value: policy for policy in Policy})
-_CONDITIONS: Mapping[str, Condition] = MappingProxyType(
-    {condition.value: condition for condition in Condition}
-)
 
 
 def parse(pairs: Iterable[tuple[str, str]]) -> FleetQuery:
@@ -45,20 +41,28 @@ def parse(pairs: Iterable[tuple[str, str]]) -> FleetQuery:
     first = [*islice(pairs, MOST_PAIRS + 1)]
     if len(first) > MOST_PAIRS:
         raise BadInput([Mistake("", f"more than {MOST_PAIRS} filters are set: remove some")])
-    values = defaultdict[str, list[str]](list)
-    for name, value in first:
-        if value:
-            values[name].append(value)
-    mistakes = [*_misplaced(values)]
-    selector = _selector(values["labels"], mistakes)
-    policies = _known(values["policy"][:1], _POLICIES, "policy", mistakes)
-    conditions = _known(values["only"], _CONDITIONS, "only", mistakes)
-    node_class, resource = _first(values["class"]), _first(values["resource"])
+    values, mistakes = defaultdict[str, list[str]](list), list[Mistake]()
+    for name, value in filter(itemgetter(1), first):
+        values[name].append(value)
+    for name, given in values.items():
+        if name not in _NAMES:
+            mistakes.append(Mistake(name, f"is not a filter: expected one of {', '.join(_NAMES)}"))
+        elif name in _ONCE and len(given) > 1:
+            mistakes.append(Mistake(name, f"is set {len(given)} times: set it once"))
+    labels, node_class, resource = (next(iter(values[name]), "") for name in ("labels", "class", "resource"))
+    selector = selectors.EVERYTHING
+    try:
+        selector = selectors.parse(labels, where="labels")
+    except BadSelector as error:
+        mistakes.extend(error.mistakes)
+    policies = _known(values["policy"][:1], {policy.value: policy for policy in Policy}, "policy", mistakes)
+    named = {condition.value: condition for condition in Condition}
+    conditions = _known(values["only"], named, "only", mistakes)
     if len(node_class) > LONGEST_CLASS:
         mistakes.append(Mistake("class", f"is too long: a class has at most {LONGEST_CLASS} characters"))
     if resource and not label_syntax.KEY.fullmatch(resource):
-        named = cut(resource, _SHOWN)
-        mistakes.append(Mistake("resource", f'"{named}" is not a resource name, like cpu or nvidia.com/gpu'))
+        invalid = f'"{cut(resource, _SHOWN)}" is not a resource name, like cpu or nvidia.com/gpu'
+        mistakes.append(Mistake("resource", invalid))
     if mistakes:
         raise BadInput(mistakes)
     return FleetQuery(
@@ -69,27 +73,6 @@ def parse(pairs: Iterable[tuple[str, str]]) -> FleetQuery:
         resource_required=bool(resource),
         only=frozenset(conditions),
     )
-
-
-def _misplaced(values: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:
-    """Yield the mistakes: unknown names, and names that are set more than once although they must not be."""
-    for name, given in values.items():
-        if name not in _NAMES:
-            yield Mistake(name, f"is not a filter: expected one of {', '.join(_NAMES)}")
-        elif name in _ONCE and len(given) > 1:
-            yield Mistake(name, f"is set {len(given)} times: set it once")
-
-
-def _first(given: Sequence[str]) -> str:
-    return given[0] if given else ""
-
-
-def _selector(given: Sequence[str], mistakes: list[Mistake]) -> LabelSelector:
-    try:
-        return selectors.parse(_first(given), where="labels")
-    except BadSelector as error:
-        mistakes.extend(error.mistakes)
-        return selectors.EVERYTHING
 
 
 def _known(

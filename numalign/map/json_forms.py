@@ -92,21 +92,22 @@ def node_json(view: NodeView) -> Form:
 
 def pod_json(view: PodView) -> Form:
     """Return one pod."""
+    pod = view.pod
     return {
         "revision": view.revision,
-        "namespace": view.namespace,
-        "name": view.name,
-        "uid": view.uid,
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
         "owner": view.owner,
-        "phase": view.phase,
-        "created": view.created,
-        "scheduler": view.scheduler,
-        "priority": view.priority,
-        "gates": list(view.gates),
-        "reason": view.reason,
-        "message": view.message,
+        "phase": pod.phase,
+        "created": pod.created,
+        "scheduler": pod.scheduler,
+        "priority": pod.priority,
+        "gates": list(pod.gates),
+        "reason": pod.reason,
+        "message": pod.message,
         "node": view.node or None,
-        "pinned": view.pinned or None,
+        "pinned": pod.pinned or None,
         **_requests(view),
         "onNode": view.on_node and _pod_on_node(view.on_node),
         "zones": [*map(_zone, view.zones)],

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from http import HTTPStatus
-from types import MappingProxyType
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -83,13 +82,8 @@ class Renderer:
 
     def tiles(self, fleet: Fleet, query: FleetQuery, names: Iterable[str]) -> str:
         """Return the tiles of these nodes, as far as the query shows them, and their class summaries."""
-        return self._environment.get_template("fleet_tiles.html").render(
-            fleet=fleet,
-            query=query,
-            density=density(fleet),
-            names=frozenset(names),
-            tile=self._tiles,
-        )
+        shown = {"fleet": fleet, "query": query, "density": density(fleet), "tile": self._tiles}
+        return self._environment.get_template("fleet_tiles.html").render(shown, names=frozenset(names))
 
     def node(self, view: NodeView, viewer: Viewer) -> str:
         """Return a node as nested boxes, with the holders of its resources."""
@@ -97,7 +91,7 @@ class Renderer:
 
     def pod(self, view: PodView, viewer: Viewer) -> str:
         """Return a pod: its node, its requests, and what it holds."""
-        return "".join(self._parts("pod", viewer, view.node or view.pinned, view.revision, view=view))
+        return "".join(self._parts("pod", viewer, view.node or view.pod.pinned, view.revision, view=view))
 
     def what_if(
         self,
@@ -282,31 +276,27 @@ def doubts_in(nodes: Iterable[WhatIfNode]) -> list[tuple[str, int]]:
     return Counter(doubt for node in nodes for doubt in node.doubts).most_common()
 
 
-_ANSWERS: Mapping[WhatIfAnswer, tuple[str, str]] = MappingProxyType(
-    {
-        WhatIfAnswer.FITS: ("fits", "good"),
-        WhatIfAnswer.NOT_NOW: ("not now", "warn"),
-        WhatIfAnswer.NOT_ANSWERED: ("no answer", ""),
-        WhatIfAnswer.NEVER: ("never", "bad"),
-    }
-)
+_ANSWERS: Mapping[WhatIfAnswer, tuple[str, str]] = {
+    WhatIfAnswer.FITS: ("fits", "good"),
+    WhatIfAnswer.NOT_NOW: ("not now", "warn"),
+    WhatIfAnswer.NOT_ANSWERED: ("no answer", ""),
+    WhatIfAnswer.NEVER: ("never", "bad"),
+}
 """Each answer in words, and the CSS class of its colour."""
 
 _FREE_OR_TAKEN = {CpuUse.FREE: "free", CpuUse.TAKEN: "taken, holder unknown"}
-_VALUES: Mapping[str, object] = MappingProxyType(
-    {
-        "levels": drawing.LEVELS,
-        "marks": drawing.MARKS,
-        "answers": _ANSWERS,
-        "cpu_words": {
-            **_FREE_OR_TAKEN,
-            CpuUse.RESERVED: "reserved for the system",
-            CpuUse.UNKNOWN: "unknown",
-        },
-        "piece_words": {**_FREE_OR_TAKEN, CpuUse.HELD: "held", CpuUse.UNKNOWN: "unhealthy"},
-        "said_by": {StatedBy.POD: "the pod", StatedBy.NAMESPACE: "its namespace"},
-    }
-)
+_VALUES: Mapping[str, object] = {
+    "levels": drawing.LEVELS,
+    "marks": drawing.MARKS,
+    "answers": _ANSWERS,
+    "cpu_words": {
+        **_FREE_OR_TAKEN,
+        CpuUse.RESERVED: "reserved for the system",
+        CpuUse.UNKNOWN: "unknown",
+    },
+    "piece_words": {**_FREE_OR_TAKEN, CpuUse.HELD: "held", CpuUse.UNKNOWN: "unhealthy"},
+    "said_by": {StatedBy.POD: "the pod", StatedBy.NAMESPACE: "its namespace"},
+}
 _FUNCTIONS: Sequence[Callable[..., object]] = (
     *(drawing.level, drawing.length, drawing.cores, drawing.resource_bars, drawing.device_boxes),
     *(drawing.pieces, drawing.colour, drawing.pattern, source_text),

@@ -119,19 +119,9 @@ def pod_view(
     seen = sorted("/".join(other.name) for other in others if visible(other.name[0]))
     mistakes = reading.mistakes if isinstance(reading, Invalid | Exempt) else ()
     return PodView(
-        uid=pod.uid,
-        namespace=pod.namespace,
-        name=pod.name,
+        pod=pod,
         owner=_owner_text(pod.owner),
-        phase=pod.phase,
-        created=pod.created,
-        scheduler=pod.scheduler,
-        priority=pod.priority,
-        gates=pod.gates,
-        reason=pod.reason,
-        message=pod.message,
         node=node,
-        pinned=pod.pinned,
         intent=intent,
         by=by,
         containers=pod.demand.steps if pod.demand else (),

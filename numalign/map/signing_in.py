@@ -31,15 +31,14 @@ class SigningIn:
     def routes(self) -> list[web.RouteDef]:
         """Return the routes for signing in and out."""
         return [
-            web.get(LOGIN, self._form),
+            web.get(LOGIN, self._sign_in),
             web.post(LOGIN, self._sign_in),
             web.post(LOGOUT, self._sign_out),
         ]
 
-    async def _form(self, _request: web.Request) -> web.StreamResponse:
-        return answers.page(self._renderer.login()) if self._access.signs_in else answers.redirect("/")
-
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
+        if request.method != "POST":
+            return answers.page(self._renderer.login()) if self._access.signs_in else answers.redirect("/")
         form = await forms.fields(calls.body(request), request.headers.get("Content-Type", ""))
         # A token copied from a terminal or a header may have spaces around it, or the prefix.
         token = forms.text(form, "token").strip().removeprefix("Bearer ")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from numalign.map.links import PALETTE_AND_DRAWING, SCRIPT, STATIC, STYLE, Links
-from numalign.map.pages import DrawnTiles, Viewer, density, environment, joined
+from numalign.map.pages import DrawnTiles, density, environment, joined
 from numalign.map.views import ClassGroup, Fleet, FleetQuery, NodeTile, NodeView
 
 MOST_NODES = 250
@@ -29,31 +29,9 @@ def export(fleet: Fleet, query: FleetQuery, nodes: Sequence[NodeView]) -> Iterat
     templates = environment(link)
     # Both are files of this package.
     style, script = (Markup(STATIC[name].body.decode()) for name in (STYLE, SCRIPT))  # noqa: S704
-    return joined(
-        templates.get_template("export.html").generate(
-            fleet=fleet,
-            query=query,
-            nodes=nodes,
-            density=density(fleet),
-            tile=DrawnTiles(templates, link),
-            viewer=Viewer(live=False),
-            here="fleet",
-            watch="",
-            policy=FILE_POLICY,
-            style=style,
-            script=script,
-        )
-    )
-
-
-def fleet_svg(fleet: Fleet, query: FleetQuery) -> Iterator[str]:
-    """Return the fleet as one SVG drawing, in chunks."""
-    templates = environment(Links(in_file=frozenset()))
-    style = Markup(PALETTE_AND_DRAWING)  # noqa: S704  a file of this package
-    sheet = _sheet(fleet, named=density(fleet) != "dense")
-    return joined(
-        templates.get_template("fleet.svg").generate(fleet=fleet, query=query, sheet=sheet, style=style)
-    )
+    tile, own = DrawnTiles(templates, link), {"policy": FILE_POLICY, "style": style, "script": script}
+    shown = {"fleet": fleet, "query": query, "nodes": nodes, "density": density(fleet), "tile": tile}
+    return joined(templates.get_template("export.html").generate(shown, **own))
 
 
 WIDTH, MARGIN = 1200, 24
@@ -73,39 +51,24 @@ class PlacedTile:
     y: int
 
 
-@dataclass(frozen=True, slots=True)
-class SheetGroup:
-    """A class, None for nodes without topology, with its vertical position in pixels and its tiles."""
-
-    group: ClassGroup | None
-    y: int
-    tiles: tuple[PlacedTile, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """A drawing of a fleet: its height and the size of a tile in pixels, and whether tiles have names."""
-
-    height: int
-    tile: tuple[int, int]
-    named: bool
-    groups: tuple[SheetGroup, ...]
-
-
-def _sheet(fleet: Fleet, *, named: bool) -> Sheet:
-    width, height = (112, 52) if named else (40, 30)
+def fleet_svg(fleet: Fleet, query: FleetQuery) -> Iterator[str]:
+    """Return the fleet as one SVG drawing, in chunks."""
+    templates, named = environment(Links(in_file=frozenset())), density(fleet) != "dense"
+    size = width, height = (112, 52) if named else (40, 30)
     across = (WIDTH - 2 * MARGIN) // width
     classes: list[tuple[ClassGroup | None, list[tuple[str, NodeTile | None]]]]
     classes = [(group, [(tile.name, tile) for tile in group.tiles]) for group in fleet.groups]
     if fleet.unknown:
         classes.append((None, [(name, None) for name in fleet.unknown]))
-    groups, y = list[SheetGroup](), HEAD
+    groups, y = list[tuple[ClassGroup | None, int, tuple[PlacedTile, ...]]](), HEAD
     for group, nodes in classes:
         top = y + GROUP_HEAD
         placed = tuple(
             PlacedTile(name, node, MARGIN + at % across * width, top + at // across * height)
             for at, (name, node) in enumerate(nodes)
         )
-        groups.append(SheetGroup(group, y, placed))
+        groups.append((group, y, placed))
         y = (placed[-1].y + height if placed else y) + GROUP_GAP
-    return Sheet(y + MARGIN, (width, height), named, tuple(groups))
+    style = Markup(PALETTE_AND_DRAWING)  # noqa: S704  a file of this package
+    drawing = {"height": y + MARGIN, "size": size, "named": named, "groups": groups, "style": style}
+    return joined(templates.get_template("fleet.svg").generate(drawing, fleet=fleet, query=query))

@@ -13,7 +13,7 @@ from enum import StrEnum
 from numalign.cache.pod_question import StatedBy
 from numalign.decision.alignment import Judgement
 from numalign.kube.exporters import TopologySource
-from numalign.kube.pod_informer import Phase
+from numalign.kube.pod_informer import PodInfo
 from numalign.kube.selectors import EVERYTHING, LabelSelector
 from numalign.ledger.model import Basis, Source, Stage
 from numalign.model.demand import Step
@@ -294,29 +294,18 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod: its node, its requests, what it holds, and its alignment.
+    """A pod as it is listed: its node, its requests, what it holds, and its alignment.
 
-    `node` is empty while it is on none, and `pinned` the node that it is pinned to, if any. `mistakes` are
-    why it cannot be read: its requests are not known then. `by` is where its intent is stated, None if
-    nowhere. `containers` are what each of them requests exclusively, in the kubelet's order. `on_node` is
-    None if the pod is not listed on its node; `zones` are those of its node. For a pod with an exclusive
-    intent, `beside` are the other pods with an intent in its zones; those that the viewer may not see are
-    counted in `beside_hidden`. `reason` and `message` are those of its status.
+    `owner` is as in `PodOnNode`. `node` is empty while it is on none. `mistakes` are why it cannot be read:
+    its requests are not known then. `by` is where its intent is stated, None if nowhere. `containers` are
+    what each of them requests exclusively, in the kubelet's order. `on_node` is None if the pod is not listed
+    on its node; `zones` are those of its node. For a pod with an exclusive intent, `beside` are the other
+    pods with an intent in its zones; those that the viewer may not see are counted in `beside_hidden`.
     """
 
-    uid: str
-    namespace: str
-    name: str
+    pod: PodInfo
     owner: str | None
-    phase: Phase
-    created: int
-    scheduler: str
-    priority: int
-    gates: tuple[str, ...]
-    reason: str
-    message: str
     node: str
-    pinned: str
     intent: Intent
     by: StatedBy | None
     containers: tuple[Step, ...]

@@ -8,7 +8,7 @@ scorer, and the text of `kubectl numa explain`. Nothing is reserved, and no ques
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
@@ -165,10 +165,17 @@ class WhatIf:
         return subjects
 
     async def _of_template(self, subject: _Subject, notes: tuple[str, ...]) -> WhatIfTemplate:
-        reading, demand, pace = subject.reading, subject.pending.demand, self._state.cache.pace
-        refusal, warnings = await self._decision(reading)
+        reading, demand, refusal, warnings = subject.reading, subject.pending.demand, None, ()
+        if isinstance(reading, PodQuestion):
+            # The webhook knows the published topology of nodes, and shapes.
+            policy, cache = self._state.policy.now, await self._shapes.current()
+            refusals = policy.refusals(unknown_may_fit=self._unknown_may_fit)
+            now, served = self._state.wall(), self._state.cluster.served
+            decide = partial(admission.decide, reading, cache, refusals, now=now, served=served)
+            decision = await computed(cache.pace, decide)
+            refusal, warnings = decision.refusal, decision.all_warnings
         explained, unknown = await _explained(self._state, self._ranker, subject)
-        nodes = await _shown(explained, pace)
+        nodes = await _shown(explained, self._state.cache.pace)
         counts = Counter(node.answer for node in nodes)
         counted = counted_by_reason(explained)
         return WhatIfTemplate(
@@ -185,20 +192,6 @@ class WhatIf:
             tuple((count, ANSWERS[chance], reason) for count, chance, reason in counted),
             notes,
         )
-
-    async def _decision(self, reading: PodReading) -> tuple[str | None, tuple[str, ...]]:
-        """Return why the webhook would deny a pod, if it would, and its warnings.
-
-        It knows the published topology of nodes, and shapes.
-        """
-        if not isinstance(reading, PodQuestion):
-            return None, ()
-        cluster, policy, cache = self._state.cluster, self._state.policy.now, await self._shapes.current()
-        refusals = policy.refusals(unknown_may_fit=self._unknown_may_fit)
-        now, served = self._state.wall(), cluster.served
-        decide = partial(admission.decide, reading, cache, refusals, now=now, served=served)
-        decision = await computed(cache.pace, decide)
-        return decision.refusal, decision.all_warnings
 
 
 async def _explained(
@@ -261,7 +254,6 @@ def _detailed(explanation: NodeExplanation, shown: WhatIfNode) -> WhatIfNode:
     )
 
 
-@dataclass(slots=True)
 class Replicas:
     """Places replicas on the current cluster, one after the other as the scorer places them.
 
@@ -270,13 +262,10 @@ class Replicas:
     as a whole needs room as well, by the rule of kube-scheduler.
     """
 
-    state: SchedulerState
-    ranker: Ranker
-    placed: list[Placed] = field(default_factory=list)
-    _assumed: Rearrangement = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._assumed = Rearrangement(self.state.reservations, self.state.clock())
+    def __init__(self, state: SchedulerState, ranker: Ranker) -> None:
+        self._state, self._ranker = state, ranker
+        self.placed: list[Placed] = []
+        self._assumed = Rearrangement(state.reservations, state.clock())
 
     def place(self, template: int, pod: PendingPod, names: Sequence[str], count: int) -> Iterator[None]:
         """Place up to `count` replicas of a template on any of these nodes, one in each step."""
@@ -286,8 +275,8 @@ class Replicas:
                 roomy.append(name)
             if not at % _NODES_A_STEP:
                 yield
-        batch = self.state.cache.ask(roomy, pod.question, now=self.state.clock())
-        ranks = self.ranker.ranks(batch, self.state.labels, opted_out=pod.opted_out)
+        batch = self._state.cache.ask(roomy, pod.question, now=self._state.clock())
+        ranks = self._ranker.ranks(batch, self._state.labels, opted_out=pod.opted_out)
         for place, name in enumerate(roomy):
             if name in self._assumed.changed:
                 ranks = self._again(ranks, place, name, pod)
@@ -297,7 +286,7 @@ class Replicas:
             if answer := self._answer(name, pod):
                 held = answer.held or {}
                 record = answer.record or PlacementRecord(held, Source.PREDICTED)
-                assigned = pod.assigned_pod(now=self.state.clock())
+                assigned = pod.assigned_pod(now=self._state.clock())
                 replica = replace(assigned, uid=f"replica {len(self.placed)}")
                 self._assumed = self._assumed.coming(name, replica, answer._replace(record=record))
                 zones = sorted({zone for several in held for zone in several})
@@ -316,6 +305,6 @@ class Replicas:
         answer = self._answer(name, pod)
         if answer is None:
             return ranks.without(place)
-        alone = self.state.cache.ask_one(answer.node, answer.verdict, pod.question)
-        score = self.ranker.ranks(alone, self.state.labels, opted_out=pod.opted_out).score(0)
+        alone = self._state.cache.ask_one(answer.node, answer.verdict, pod.question)
+        score = self._ranker.ranks(alone, self._state.labels, opted_out=pod.opted_out).score(0)
         return ranks.with_score(place, score)

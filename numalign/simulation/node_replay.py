@@ -7,6 +7,7 @@ that has enough left, and GPUs on it; of equally good nodes, the first gets the 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -60,27 +61,25 @@ def replay_on_nodes(trace: Trace, policy: str, *, ratio: float, seed: int) -> It
     yield from replay(NodeCluster(columns, typical, NODE_POLICIES[policy], dice), pods)
 
 
+@dataclass(frozen=True, slots=True)
 class NodeCluster:
     """Nodes without zones, on which a policy places pods."""
 
-    def __init__(
-        self, columns: GpuColumns, typical: Sequence[TypicalPod], policy: NodePolicy, dice: Dice
-    ) -> None:
-        self.columns = columns
-        self._typical = typical
-        self._policy = policy
-        self._dice = dice
+    columns: GpuColumns
+    typical: Sequence[TypicalPod]
+    policy: NodePolicy
+    dice: Dice
 
     def sample(self, asked: int) -> Sample:
         """Return the current state; there is no kubelet that could refuse a pod."""
         every = np.ones(len(self.columns), dtype=np.bool_)
-        found, _ = fragments(self.columns, ((each, every) for each in self._typical))
+        found, _ = fragments(self.columns, ((each, every) for each in self.typical))
         return Sample(*shares(self.columns, asked, found))
 
     def place(self, pod: TracePod) -> None:
         """Place a pod on the node that the policy chooses, if it fits on any."""
         rows = np.flatnonzero(self.columns.fits(pod) & self.columns.accessible(pod))
         if len(rows):
-            row, shared = self._policy(self.columns, pod, rows, self._dice)
+            row, shared = self.policy(self.columns, pod, rows, self.dice)
             whole = np.flatnonzero(self.columns.gpus[row] == WHOLE_GPU)[: pod.gpus].tolist()
             self.columns.take(row, pod, whole if shared is None else [shared])

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from numalign.cache.pod_question import StatedBy
 from numalign.decision.alignment import Judgement
+from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.exporters import TopologySource
-from numalign.kube.pod_informer import Phase
+from numalign.kube.pod_informer import Phase, PodInfo
 from numalign.ledger.model import Basis, Source, Stage
 from numalign.map.views import (
     CacheBox,
@@ -34,7 +35,7 @@ from numalign.map.views import (
     ZoneUse,
 )
 from numalign.model.demand import Step
-from numalign.model.intent import Intent, Policy, Scope
+from numalign.model.intent import Intent, IntentAnnotations, Policy, Scope
 from numalign.model.pod import Role
 from numalign.model.resources import Resources, ZoneId
 
@@ -182,24 +183,36 @@ def _cpu(number: int, pods: Sequence[PodOnNode]) -> CpuBox:
     return CpuBox(number, CpuUse.FREE if holder is None else CpuUse.HELD, holder)
 
 
-def pod_view(name: str = "trainer-0", **changes: object) -> PodView:
-    """A pod that runs on a node, aligned."""
-    memory, devices = Resources({"memory": 64 * GIB}), Resources({GPU: 1})
-    step = Step("main", Role.APP, 8000, memory, devices)
+def pod_info(name: str = "trainer-0", **changes: object) -> PodInfo:
+    """A pod that runs, as it is listed."""
     values: dict[str, object] = {
         "uid": "4dbb3a42",
         "namespace": "team-a",
         "name": name,
-        "owner": "StatefulSet trainer",
-        "phase": Phase.RUNNING,
-        "created": int(NOW) - 3600,
+        "node": "dgx-1",
         "scheduler": "default-scheduler",
-        "priority": 1000,
-        "gates": (),
+        "created": int(NOW) - 3600,
+        "started": int(NOW) - 3600,
+        "phase": Phase.RUNNING,
+        "acknowledged": True,
+        "leaving": False,
         "reason": "",
         "message": "",
+        "request": PodRequest(None, IntentAnnotations()),
+        "record": None,
+        "priority": 1000,
+    }
+    return PodInfo(**{**values, **changes})  # type: ignore[arg-type]  # each field stands in the table
+
+
+def pod_view(info: PodInfo | None = None, **changes: object) -> PodView:
+    """A pod that runs on a node, aligned."""
+    memory, devices = Resources({"memory": 64 * GIB}), Resources({GPU: 1})
+    step = Step("main", Role.APP, 8000, memory, devices)
+    values: dict[str, object] = {
+        "pod": info or pod_info(),
+        "owner": "StatefulSet trainer",
         "node": "dgx-1",
-        "pinned": "",
         "intent": Intent(Policy.SINGLE_NUMA_NODE),
         "by": StatedBy.POD,
         "containers": (step,),

@@ -30,11 +30,12 @@ def test_only_empty_looks_empty_and_only_full_full(total: int, part: int, width:
 
 
 def test_each_zone_has_a_bar_and_a_row() -> None:
-    bars = drawing.bars([zone(0, 62, 31), zone(1, 62, 0), zone(2, 62, 62), zone(3, 0, 0)], "cpu")
+    zones = [zone(0, 62, 31), zone(1, 62, 0), zone(2, 62, 62), zone(3, 0, 0)]
+    bars, words = drawing.bars(zones, "cpu"), drawing.zone_words(zones, "cpu")
 
     assert bars.paths == ((2, "M0 3h48"), (5, "M0 9h96"))
     assert bars.lacking == "M0 21h96"
-    assert bars.words == "zone 0: 31 of 62, zone 1: 0 of 62, zone 2: 62 of 62, zone 3: 0 of 0"
+    assert words == "zone 0: 31 of 62, zone 1: 0 of 62, zone 2: 62 of 62, zone 3: 0 of 0"
     first, second = drawing.zone_rows([zone(0, 62, 31), zone(3, 0, 0)], "cpu")
     assert (first.id, first.free, first.level, first.length * 2) == (0, "31", 2, first.track)
     assert (second.id, second.free, second.length) == (3, "", 0)

@@ -189,7 +189,8 @@ async def test_a_running_pod_has_requests_and_a_node(scorer: Scorer) -> None:
     made = await pod_view(scorer)
     [container] = made.containers
 
-    assert (made.uid, made.node, made.owner, made.phase) == (uid("web"), "a", "ReplicaSet web", "Running")
+    assert (made.pod.uid, made.pod.phase) == (uid("web"), "Running")
+    assert (made.node, made.owner) == ("a", "ReplicaSet web")
     assert (made.intent, made.by) == (Intent(Policy.SINGLE_NUMA_NODE), StatedBy.POD)
     requests = bag("cpu=4 mem=1Gi gpu=1")
     assert (container.container, container.role, container.requests) == ("c0", Role.APP, requests)
@@ -203,7 +204,7 @@ async def test_a_pending_pod_is_where_it_is_reserved(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
     scorer.see(raw(FOUR, spec={"schedulingGates": [{"name": "numalign.io/gate"}]}))
     made = await pod_view(scorer)
-    assert (made.node, made.on_node, made.zones, made.gates) == ("", None, (), ("numalign.io/gate",))
+    assert (made.node, made.on_node, made.zones, made.pod.gates) == ("", None, (), ("numalign.io/gate",))
 
     scorer.reserve(raw(FOUR), "a")
     made = await pod_view(scorer)

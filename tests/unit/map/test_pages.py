@@ -26,7 +26,18 @@ from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import Policy
 from numalign.model.resources import Resources, ZoneId
 from tests.unit.map import example_views as views
-from tests.unit.map.example_views import ANY, GPU, HOSTILE, fleet, node_view, pod, pod_view, tile, zone
+from tests.unit.map.example_views import (
+    ANY,
+    GPU,
+    HOSTILE,
+    fleet,
+    node_view,
+    pod,
+    pod_info,
+    pod_view,
+    tile,
+    zone,
+)
 from tests.worlds.notation import table
 
 RENDERER = Renderer()
@@ -86,7 +97,9 @@ MISPLACED = node_view([replace(pod(), why="no", aligned=False)])
 ANSWER = replace(
     views.what_if_result(), templates=(replace(views.what_if_result().templates[0], where="spec.template"),)
 )
-UNFIT = pod_view(reason="Evicted", message="no", gates=("gate",), mistakes=("none",), beside=("web",))
+UNFIT = pod_view(
+    pod_info(reason="Evicted", message="no", gates=("gate",)), mistakes=("none",), beside=("web",)
+)
 PAGES: dict[str, Callable[[str], str]] = {
     "fleet": lambda name: fleet_page(
         named(fleet([ILL], ["burst-1"]), name), named(QUERY, name), Viewer(name)
@@ -186,7 +199,8 @@ def without_machine() -> NodeView:
     return replace(view, sockets=sockets, machine_known=False)
 
 
-WAITING = pod_view(node="", pinned="dgx-2", on_node=None, zones=(), gates=("numalign.io/gate",))
+UNBOUND = pod_info(node="", pinned="dgx-2", gates=("numalign.io/gate",))
+WAITING = pod_view(UNBOUND, node="", on_node=None, zones=())
 EMPTY_FORM = WhatIfForm(replicas="x", mistakes=("replicas: x is no number",))
 CONTENTS: list[tuple[str, str | Fleet | NodeView | PodView, list[str], list[str]]] = [
     # the page, texts that are on it, and texts that are not
