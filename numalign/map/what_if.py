@@ -108,8 +108,7 @@ class WhatIf:
     async def _answer(self, asked: Pasted, visible: Visible, wanted: int, user: str) -> WhatIfResult:
         subjects, notes = self._subjects(asked, visible, user), asked.notes
         if not visible(asked.namespace):
-            left_out = "the settings of its namespace are left out: you may not list pods there"
-            notes = (*notes, left_out)
+            notes += ("the settings of its namespace are left out: you may not list pods there",)
         answered = [await self._of_template(subject, notes) for subject in subjects]
         each, placing = min(wanted, MOST_REPLICAS // len(subjects)), Replicas(self._state, self._ranker)
         fitting = [
@@ -165,7 +164,9 @@ class WhatIf:
         return subjects
 
     async def _of_template(self, subject: _Subject, notes: tuple[str, ...]) -> WhatIfTemplate:
-        reading, demand, refusal, warnings = subject.reading, subject.pending.demand, None, ()
+        reading, demand = subject.reading, subject.pending.demand
+        refusal: str | None = None
+        warnings: tuple[str, ...] = ()
         if isinstance(reading, PodQuestion):
             # The webhook knows the published topology of nodes, and shapes.
             policy, cache = self._state.policy.now, await self._shapes.current()
