@@ -23,7 +23,7 @@ from numalign.runtime.spans import seconds
 
 
 def choice(*names: str, values: Iterable[StrEnum], default: StrEnum | None = None, help_: str) -> Option:
-    """Return an option whose value is one of these of an enumeration; the command gets the member, or None."""
+    """Return an option whose value is one of these; the command gets the member, or None."""
     members = {value.value: value for value in values}
     return click.option(
         *names,
