@@ -23,8 +23,8 @@ from numalign.lru import Caches
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
-_PROBLEMS_LOGGED = 20
-"""The limit of new problems that are logged together."""
+_MOST_PROBLEMS_LOGGED = 20
+"""Of new problems, together."""
 
 
 class KnownCluster:
@@ -85,25 +85,22 @@ class KnownCluster:
                 (self.unpinned.add if unpinned else self.unpinned.discard)(name)
             case ProblemsChanged(_, before, now):
                 for problem in now:
-                    if problem not in before and self._problems_logged < _PROBLEMS_LOGGED:
+                    if problem not in before and self._problems_logged < _MOST_PROBLEMS_LOGGED:
                         self._problems_logged += 1
                         self._log.warning("snapshot.problem", error=problem)
-            case Settled():
-                self._log_counts(change)
-
-    def _log_counts(self, settled: Settled) -> None:
-        """Log what is known, at level debug if that is the same: a live cluster changes all the time."""
-        first, self._problems_logged = not self._counts, 0
-        self._next_settled.set()
-        self._next_settled.clear()
-        counts = {
-            "nodes": len(self.cache.nodes),
-            "unknown": self.cache.unknown,
-            "namespaces": len(self.cluster.namespaces),
-            "problems": len(self.cluster.problems),
-        }
-        line = self._log.debug if counts == self._counts else self._log.info
-        line("snapshot.loaded", **counts, ignored=dict(settled.ignored))
-        self._counts = counts
-        if first:
-            self._settled()
+            case Settled(ignored=ignored):
+                self._next_settled.set()
+                self._next_settled.clear()
+                self._problems_logged = 0
+                counts = {
+                    "nodes": len(self.cache.nodes),
+                    "unknown": self.cache.unknown,
+                    "namespaces": len(self.cluster.namespaces),
+                    "problems": len(self.cluster.problems),
+                }
+                before, self._counts = self._counts, counts
+                # A live cluster changes all the time.
+                line = self._log.debug if counts == before else self._log.info
+                line("snapshot.loaded", **counts, ignored=dict(ignored))
+                if not before:
+                    self._settled()

@@ -8,18 +8,17 @@ only the controller does.
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from aiohttp import web
+from prometheus_client import Counter
 
 from certs.reader import SharedCertificate, start_pair
 from numalign.kube import live_feed
-from numalign.kube.client import Api
 from numalign.kube.cluster import Cluster
-from numalign.kube.compose import ClusterProgram, SnapshotSource
+from numalign.kube.compose import ClusterProgram
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.kinds import Object
 from numalign.kube.late_namespaces import LateNamespaces
@@ -27,14 +26,15 @@ from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import server
 from numalign.runtime.clock import utc_now
 from numalign.runtime.line_writer import line_writer
+from numalign.runtime.metrics import PREFIX
 from numalign.runtime.server import Stop
 from numalign.runtime.server_state import SERVER_STATE
 from numalign.scheduling.recent_refusals import RecentRefusals
-from webhook.avoidance import Avoidance
 from webhook.handlers import PODS_BELOW, application
 from webhook.known_cluster import KnownCluster
+from webhook.mutate import Avoidance
 from webhook.quota import RecentlyAdmitted
-from webhook.refusal_audit import RefusalAudit, audit_lines
+from webhook.refusal_audit import RefusalAudit
 from webhook.settings import WebhookSettings
 
 
@@ -50,9 +50,10 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
 
         Raise `BadPolicy`, `BadInput` and `ClusterError` for errors before anything is served.
         """
-        policy, reader = self.policy(), PodReader(self.settings.policy_match)
+        settings, log, registry = self.settings, self.log, self.registry
+        policy, reader = self.policy(), PodReader(settings.policy_match)
         avoidance = Avoidance(RecentRefusals(clock=time.monotonic, wall=time.time), reader)
-        watched = live_feed.WITH_PODS if self.settings.count_pods else live_feed.STATIC
+        watched = live_feed.WITH_PODS if settings.count_pods else live_feed.STATIC
         recent, cluster = RecentlyAdmitted(time.monotonic), Cluster()
 
         def see(pod: Object, *, counted: bool) -> None:
@@ -60,66 +61,50 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
             recent.forget((pod["metadata"].get("namespace", ""), pod["metadata"]["name"]))
 
         async with self.source(policy, cluster, watched=watched, reader=reader, see=see) as source:
-            known = KnownCluster(
-                cluster, source.feed, log=self.log, registry=self.registry, settled=self.settled
-            )
+            known = KnownCluster(cluster, source.feed, log=log, registry=registry, settled=self.settled)
             await source.load()
-            with _folder() if source.api else nullcontext() as folder, self._audit() as audit:
+            with ExitStack() as stack:
+                folder = stack.enter_context(_folder()) if source.api else None
+                audit = None
+                if (target := settings.audit_log) is not None:
+                    lines = Counter(
+                        f"{PREFIX}audit_lines",
+                        "Audit lines of denied reviews, by result.",
+                        ["result"],
+                        registry=registry,
+                    )
+                    writer = line_writer(target, flag="--audit-log", lines=lines, log=log)
+                    audit = RefusalAudit(stack.enter_context(writer).write, utc_now)
                 app = application(
-                    self.settings,
+                    settings,
                     known=known,
                     policy=policy,
                     avoidance=avoidance,
-                    log=self.log,
-                    registry=self.registry,
+                    log=log,
+                    registry=registry,
                     audit=audit,
                     late_namespaces=LateNamespaces(source.api, time.monotonic) if source.api else None,
                     recent=recent,
                 )
-                return await self._run(app, source, folder, stop)
-
-    @contextmanager
-    def _audit(self) -> Iterator[RefusalAudit | None]:
-        """Yield where denials are written; None if the settings name no file."""
-        target = self.settings.audit_log
-        if target is None:
-            yield None
-            return
-        lines = audit_lines(self.registry)
-        with line_writer(target, flag="--audit-log", lines=lines, log=self.log) as writer:
-            yield RefusalAudit(writer.write, utc_now)
-
-    async def _run(
-        self,
-        app: web.Application,
-        source: SnapshotSource,
-        folder: Path | None,
-        stop: Stop,
-    ) -> int:
-        settings = self.settings
-        tasks = {"snapshot": source.feed.follow, "levels": app[PODS_BELOW].follow, **source.tasks}
-        if source.api and folder and settings.tls_secret:
-            certificate = self._certificate(source.api, settings.tls_secret, folder, app)
-            tasks["certificates"] = certificate.run
-            app[SERVER_STATE].checks["certificates"] = certificate.waiting_for
-            settings = settings.model_copy(
-                update={"tls_cert": folder / "tls.crt", "tls_key": folder / "tls.key"}
-            )
-        return await server.serve(app, settings, stop=stop, tasks=tasks, tracer=self.tracer)
-
-    def _certificate(self, api: Api, secret: str, folder: Path, app: web.Application) -> SharedCertificate:
-        namespace = self.namespace(api)
-        names = self.settings.names_in(namespace)
-        start_pair(folder, names=names, now=utc_now())
-        return SharedCertificate(
-            api,
-            namespace=namespace,
-            secret=secret,
-            names=names,
-            folder=folder,
-            log=self.log,
-            changed=partial(server.renew, app),
-        )
+                tasks = {"snapshot": source.feed.follow, "levels": app[PODS_BELOW].follow, **source.tasks}
+                if source.api and folder and settings.tls_secret:
+                    namespace = self.namespace(source.api)
+                    names = settings.names_in(namespace)
+                    start_pair(folder, names=names, now=utc_now())
+                    certificate = SharedCertificate(
+                        source.api,
+                        namespace=namespace,
+                        secret=settings.tls_secret,
+                        names=names,
+                        folder=folder,
+                        log=log,
+                        changed=partial(server.renew, app),
+                    )
+                    tasks["certificates"] = certificate.run
+                    app[SERVER_STATE].checks["certificates"] = certificate.waiting_for
+                    pair = {"tls_cert": folder / "tls.crt", "tls_key": folder / "tls.key"}
+                    settings = settings.model_copy(update=pair)
+                return await server.serve(app, settings, stop=stop, tasks=tasks, tracer=self.tracer)
 
 
 @contextmanager

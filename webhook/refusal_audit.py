@@ -13,11 +13,8 @@ from datetime import UTC, datetime
 from itertools import accumulate, islice, takewhile
 from types import MappingProxyType
 
-from prometheus_client import CollectorRegistry, Counter
-
 from numalign.kube.decode.parts import Part
 from numalign.runtime.clock import Clock
-from numalign.runtime.metrics import PREFIX
 from webhook.review import Denied, Review
 
 LONGEST_LINE = 4096
@@ -44,16 +41,6 @@ _LONGEST: Mapping[str, int] = MappingProxyType(
 """Most bytes of each text as JSON."""
 
 
-def audit_lines(registry: CollectorRegistry) -> Counter:
-    """Return a counter of lines, by result."""
-    return Counter(
-        f"{PREFIX}audit_lines",
-        "Audit lines of denied reviews, by result.",
-        ["result"],
-        registry=registry,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class RefusalAudit:
     """Writes a line for each denial with `write`, which never blocks; `wall` returns the time."""
@@ -69,14 +56,16 @@ class RefusalAudit:
 def line(review: Review, webhook: str, denied: Denied, *, nodes: int, now: datetime) -> bytes:
     """Return a denial as at most `LONGEST_LINE` bytes, including the line break to be added."""
     metadata = Part(review.object)["metadata"]
+    owners = islice(metadata["ownerReferences"].elements(), MOST_OWNERS_READ)
+    owner = next((owner for owner in owners if owner["controller"].value is True), None)
     texts = {
         "uid": review.uid,
         "webhook": webhook,
-        "user": review.user.username,
+        "user": review.username,
         "namespace": review.namespace,
         "kind": review.kind.kind,
         "name": review.name or metadata["name"].text() or metadata["generateName"].text(),
-        "owner": _owner(metadata),
+        "owner": f"{owner['kind'].text()}/{owner['name'].text()}" if owner else "",
         "level": denied.audit.get("level", ""),
         "policy": denied.audit.get("policy", ""),
         "state": denied.audit.get("state", denied.audit["verdict"]),
@@ -86,14 +75,6 @@ def line(review: Review, webhook: str, denied: Denied, *, nodes: int, now: datet
     cut = {name: cut_to(text, _LONGEST[name]) for name, text in texts.items()}
     shown = {"time": moment, **cut, "dry_run": review.dry_run, "nodes": nodes}
     return json.dumps(shown, separators=(",", ":")).encode("ascii")
-
-
-def _owner(metadata: Part) -> str:
-    """Return kind and name of the controller; "" if there is none among the first owners."""
-    for owner in islice(metadata["ownerReferences"].elements(), MOST_OWNERS_READ):
-        if owner["controller"].value is True:
-            return f"{owner['kind'].text()}/{owner['name'].text()}"
-    return ""
 
 
 def cut_to(text: str, most: int) -> str:

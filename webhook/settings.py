@@ -74,16 +74,12 @@ class WebhookSettings(PairSettings, NamespaceMetricsSettings, ClusterSettings):
         if self.tls_secret and (self.tls_cert or self.tls_key or self.insecure_http):
             yield Contradiction(
                 ("tls_secret", *files),
-                (
-                    "a certificate in a Secret, a certificate in files and plain HTTP cannot be combined:"
-                    " keep one of them"
-                ),
+                "a certificate in a Secret, a certificate in files and plain HTTP cannot be combined: keep"
+                " one of them",
             )
         if self.tls_secret and self.snapshot:
             yield Contradiction(
                 ("tls_secret", "snapshot"),
-                (
-                    "a Secret requires an API server, and --snapshot uses none: set --tls-cert and --tls-key"
-                    " instead"
-                ),
+                "a Secret requires an API server, and --snapshot uses none: set --tls-cert and --tls-key"
+                " instead",
             )

@@ -10,7 +10,6 @@ for ever, and nobody would see why. It never changes a workload, and the pods ar
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 
 import orjson
 
@@ -24,18 +23,33 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.scheduling import crowded
 from numalign.kube.decode.templates import GroupKind, TemplateLocation, TemplateScan
 from numalign.kube.effective_policy import EffectivePolicy
-from numalign.kube.files.policy import ClusterPolicy
 from numalign.model.constraints import ANYWHERE
 from numalign.model.errors import MOST_MISTAKES, Mistake
 from numalign.model.resources import CPU, MEMORY
 from numalign.model.steps import Steps
-from webhook.review import AdmissionOperation, Allowed, Denied, Review, StatusReason
-from webhook.subject import InvalidPod, ReviewedPod, SkipReason, exempt, read
-from webhook.validate import MESSAGE_PREFIX, Decide, admitted, long_warning, refuse_broken, refused
+from webhook.review import (
+    MESSAGE_PREFIX,
+    AdmissionOperation,
+    Allowed,
+    Denied,
+    InvalidPod,
+    Review,
+    ReviewedPod,
+    SkipReason,
+    StatusReason,
+    admitted,
+    exempt,
+    long_warning,
+    read_pod,
+    refuse_broken,
+    refused,
+)
+
+Decide = Callable[[PodQuestion], AdmissionDecision]
+"""Decides about a pod in the current state."""
 
 # A warning must have room for its reason after the location.
 _LONGEST_PLACE = 56
-_ANNOTATIONS = "metadata.annotations"
 
 
 class Workloads(StrEnum):
@@ -97,11 +111,18 @@ def workload(
 
     Of an update, only the templates that it changes count.
     """
-    group_kind = (review.kind.group, review.kind.kind)
-    if reason := _skipped(review, group_kind, policy):
-        return reason
-    scan = templates.scan(review.object, group_kind, extra=policy.policy.templates)
-    before = templates.scan(review.old, group_kind, extra=policy.policy.templates)
+    group_kind, extra = (review.kind.group, review.kind.kind), policy.policy.templates
+    if group_kind == templates.POD:
+        return SkipReason.KIND
+    if review.operation not in {AdmissionOperation.CREATE, AdmissionOperation.UPDATE} or review.sub_resource:
+        return SkipReason.OPERATION
+    if exempt(None, review, policy) is not None:
+        return SkipReason.EXEMPT
+    # A controller created it from an object that is reviewed itself.
+    if any(templates.paths_of(owner, extra=extra) for owner in _controllers(review.object)):
+        return SkipReason.OWNED
+    scan = templates.scan(review.object, group_kind, extra=extra)
+    before = templates.scan(review.old, group_kind, extra=extra)
     # Comparing the values themselves would take a comparison of each pair, and each may be long.
     old = set(filter(None, map(_written, before.places)))
     changed = [place for place in scan.places if _written(place) not in old]
@@ -110,30 +131,18 @@ def workload(
     places = tuple(place for place in changed if not exempt(place.raw, review, policy))
     if changed and not places:
         return SkipReason.EXEMPT
+
+    def read(place: TemplateLocation) -> ReviewedPod | SkipReason | InvalidPod:
+        try:
+            return read_pod(place.raw, review, policy, reader, server)
+        except InvalidPod as error:
+            return error
+
+    has_policy = policy.rules_for(review.namespace).has_policy
     scan = replace(scan, places=places)
-    reading = partial(_read, review=review, policy=policy, reader=reader, server=server)
-    reviewed = yield from _workload(review, scan, before.places, policy, reading)
-    paths = templates.paths_of(group_kind, extra=policy.policy.templates)
-    return reviewed or (SkipReason.SILENT if paths or scan.places else SkipReason.KIND)
-
-
-def _skipped(review: Review, group_kind: GroupKind, policy: EffectivePolicy) -> SkipReason | None:
-    """Return why the review is skipped, whatever its templates contain."""
-    if group_kind == templates.POD:
-        return SkipReason.KIND
-    if review.operation not in _WRITES or review.sub_resource:
-        return SkipReason.OPERATION
-    if exempt(None, review, policy) is not None:
-        return SkipReason.EXEMPT
-    return SkipReason.OWNED if _owned(review.object, policy=policy.policy) else None
-
-
-_WRITES = frozenset({AdmissionOperation.CREATE, AdmissionOperation.UPDATE})
-
-
-def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
-    """Return whether a controller created it from an object that is reviewed itself."""
-    return any(templates.paths_of(owner, extra=policy.templates) for owner in _controllers(raw))
+    reviewed = yield from _requests(review, scan, before.places, read, has_policy=has_policy)
+    paths = templates.paths_of(group_kind, extra=extra)
+    return reviewed or (SkipReason.SILENT if paths or places else SkipReason.KIND)
 
 
 def _controllers(raw: Mapping[str, object]) -> Iterator[GroupKind]:
@@ -144,18 +153,6 @@ def _controllers(raw: Mapping[str, object]) -> Iterator[GroupKind]:
             yield group(owner["apiVersion"].text()), owner["kind"].text()
 
 
-def _by_controller(review: Review) -> bool:
-    """Return whether a controller may have written it: its owner's, or one that suspends and resumes it."""
-    updated = review.operation is AdmissionOperation.UPDATE
-    return any(_controllers(review.object)) or (updated and any(map(_suspended, (review.old, review.object))))
-
-
-def _suspended(raw: Mapping[str, object]) -> bool:
-    """Return whether a workload is suspended; most kinds of Kubeflow have the field in `runPolicy`."""
-    spec = inner(raw, "spec")
-    return any(inner(level, "suspend") is True for level in (spec, inner(spec, "runPolicy")))
-
-
 def _written(place: TemplateLocation) -> tuple[str, bytes] | None:
     """Return a location and its content, for comparison; None if it is nested too deeply."""
     try:
@@ -164,24 +161,31 @@ def _written(place: TemplateLocation) -> tuple[str, bytes] | None:
         return None
 
 
-def _workload(
+def _requests(
     review: Review,
     scan: TemplateScan,
     before: Iterable[TemplateLocation],
-    policy: EffectivePolicy,
     read: Callable[[TemplateLocation], ReviewedPod | SkipReason | InvalidPod],
+    *,
+    has_policy: bool,
 ) -> Steps[Workload | None]:
     """Return what the templates request; None if they request nothing.
 
     `before` are the templates before an update.
     """
-    by_user, old = not _by_controller(review), set()
+    # A controller may have written it: its owner's, or one that suspends and resumes it. Most kinds of
+    # Kubeflow have that field in `runPolicy`.
+    specs = [inner(raw, "spec") for raw in (review.old, review.object)]
+    levels = [level for spec in specs for level in (spec, inner(spec, "runPolicy"))]
+    suspended = any(inner(level, "suspend") is True for level in levels)
+    updated = review.operation is AdmissionOperation.UPDATE
+    by_user, old = not (any(_controllers(review.object)) or (updated and suspended)), set()
     for place in before if by_user else ():
         old.add(_request(read(place)))
         yield
     reviewed: list[ReviewedTemplate] = []
     # As for pods: without any rules or requests, no mistake is shown.
-    mistakes = list(scan.mistakes) if policy.rules_for(review.namespace).has_policy else []
+    mistakes = list(scan.mistakes) if has_policy else []
     unclear: list[Mistake] = []
     for place in scan.places:
         if len(mistakes) + len(unclear) > MOST_MISTAKES:
@@ -190,7 +194,7 @@ def _workload(
         new = by_user and not place.guessed and _request(pod) not in old
         if isinstance(pod, InvalidPod):
             for mistake in pod.mistakes:
-                ours = new and mistake.where.startswith(_ANNOTATIONS)
+                ours = new and mistake.where.startswith("metadata.annotations")
                 (unclear if ours else mistakes).append(place.in_object(mistake))
         elif isinstance(pod, ReviewedPod):
             reviewed.append(ReviewedTemplate(place.where, pod, new=new, guessed=place.guessed))
@@ -206,15 +210,6 @@ def _workload(
     )
 
 
-def _read(
-    place: TemplateLocation, *, review: Review, policy: EffectivePolicy, reader: PodReader, server: int
-) -> ReviewedPod | SkipReason | InvalidPod:
-    try:
-        return read(place.raw, review, policy, reader, server)
-    except InvalidPod as error:
-        return error
-
-
 def _request(pod: ReviewedPod | SkipReason | InvalidPod) -> Question | tuple[Mistake, ...] | None:
     """Return what a template requests, wherever its pods may run; the mistakes of one that is invalid."""
     if isinstance(pod, InvalidPod):
@@ -226,45 +221,38 @@ def judge(workload: Workload, decide: Decide, *, mode: Workloads) -> Allowed | D
     """Warn of what would happen to its pods; deny only in the mode that may."""
     if mode is Workloads.OFF:
         return Allowed()
-    if mode is Workloads.DENY and (refusal := _refusal(workload, decide)):
-        return refusal
-    return Allowed(warnings=tuple(_warnings(workload, decide)), audit=_audit(workload))
-
-
-def _refusal(workload: Workload, decide: Decide) -> Denied | None:
-    if workload.unclear:
+    if mode is Workloads.DENY and workload.unclear:
         return refuse_broken(InvalidPod(workload.mistakes))
-    final = [
-        (template, decision)
-        for template in workload.templates
-        if (decision := _final_refusal(template, workload, decide))
-    ]
-    if not final:
-        return None
-    (template, decision), *others = final
-    more = f" The same holds for {', '.join(other.where for other, _ in others)}." if others else ""
-    message = f"{MESSAGE_PREFIX}: {template.where}: {decision.refusal}{more}"
-    audit = refused(template.subject.request, decision)
-    return Denied(reason=StatusReason.FORBIDDEN, message=message, audit=audit)
+    if mode is Workloads.DENY and (final := [*_final_refusals(workload, decide)]):
+        (template, decision), *others = final
+        more = f" The same holds for {', '.join(other.where for other, _ in others)}." if others else ""
+        message = f"{MESSAGE_PREFIX}: {template.where}: {decision.refusal}{more}"
+        audit = refused(template.subject.request, decision)
+        return Denied(reason=StatusReason.FORBIDDEN, message=message, audit=audit)
+    verdicts = ["invalid"] if workload.mistakes else []
+    verdicts += [admitted(template.subject.request) for template in workload.templates]
+    audit = {"verdict": "; ".join(dict.fromkeys(verdicts))}
+    return Allowed(warnings=tuple(_warnings(workload, decide)), audit=audit)
 
 
-def _final_refusal(
-    template: ReviewedTemplate, workload: Workload, decide: Decide
-) -> AdmissionDecision | None:
+def _final_refusals(
+    workload: Workload, decide: Decide
+) -> Iterator[tuple[ReviewedTemplate, AdmissionDecision]]:
     """
-    Return the decision that would deny its pods for the nodes that exist, if nothing later could help.
+    Yield decisions that would deny its pods for the nodes that exist, if nothing later could help.
 
     Pods of a DaemonSet, and pods that name their node, are never denied because of a node. If a container
     leaves something out, a LimitRange may still set it. Tolerations may be added later.
     """
-    request = template.subject.request
-    if workload.kind == "DaemonSet" or request.pin or not template.new:
-        return None
-    containers = pods.pod(template.subject.pod).defaulted().containers
-    if not all({CPU, MEMORY} <= one.requests.keys() == one.limits.keys() for one in containers):
-        return None
-    decision = decide(_tolerant(request))
-    return decision if decision.refusal and decision.state not in BY_ITSELF else None
+    for template in workload.templates:
+        request = template.subject.request
+        if workload.kind == "DaemonSet" or request.pin or not template.new:
+            continue
+        containers = pods.pod(template.subject.pod).defaulted().containers
+        if all({CPU, MEMORY} <= one.requests.keys() == one.limits.keys() for one in containers):
+            decision = decide(_tolerant(request))
+            if decision.refusal and decision.state not in BY_ITSELF:
+                yield template, decision
 
 
 def _tolerant(pod: PodQuestion) -> PodQuestion:
@@ -287,12 +275,6 @@ def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
         texts = filter(None, (*decision.warnings, decision.unpinned))
         yield from (long_warning(f"{_short(template.where)}: {text}") for text in texts)
     yield from map(long_warning, workload.notes)
-
-
-def _audit(workload: Workload) -> dict[str, str]:
-    verdicts = ["invalid"] if workload.mistakes else []
-    verdicts += [admitted(template.subject.request) for template in workload.templates]
-    return {"verdict": "; ".join(dict.fromkeys(verdicts))}
 
 
 def _short(where: str) -> str:

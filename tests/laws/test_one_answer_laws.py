@@ -31,7 +31,7 @@ from tests.laws.fleets import drawn, seeded
 from tests.laws.programs import Answers, Programs
 from tests.worlds.notation import GPU
 from tests.worlds.thoroughness import Thoroughness, thoroughness
-from webhook.validate import warnings as shown
+from webhook.handlers import warnings as shown
 
 AT_ONCE = 2 if thoroughness() is Thoroughness.SAMPLE else 5
 """Cases that are made from one seed: with those of `make laws`, 10,000 of them in some ten minutes."""

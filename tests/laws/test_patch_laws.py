@@ -30,8 +30,7 @@ from tests.worlds.naming import named
 from tests.worlds.notation import node
 from webhook.mutate import Steering, mutate
 from webhook.patch import Mode, avoid, inject
-from webhook.review import Allowed, Patched
-from webhook.subject import ReviewedPod
+from webhook.review import Allowed, Patched, ReviewedPod
 
 Raw = dict[str, Any]
 

@@ -33,15 +33,14 @@ from tests.worlds.log import RecordedLog
 from tests.worlds.manifests import labelled, topology, v1_pod
 from tests.worlds.naming import named
 from webhook import review
-from webhook.avoidance import Avoidance
 from webhook.handlers import application
 from webhook.known_cluster import KnownCluster
+from webhook.mutate import Avoidance
 from webhook.quota import RecentlyAdmitted
 from webhook.refusal_audit import RefusalAudit
-from webhook.review import Review
+from webhook.review import Review, ReviewedPod, SkipReason, created_pod
 from webhook.settings import WebhookSettings
-from webhook.subject import ReviewedPod, SkipReason, subject
-from webhook.validate import Decide
+from webhook.workloads import Decide
 
 Raw = dict[str, Any]
 
@@ -106,7 +105,7 @@ def decided(now: Reviewing, *, may_fit: bool = False, refusals: Refusals | None 
 
 
 def read(made: Raw, now: Reviewing, *, match: Match = Match.SATISFIES) -> ReviewedPod:
-    found = subject(review_of(made), now.policy, reader=PodReader(match))
+    found = created_pod(review_of(made), now.policy, reader=PodReader(match))
     assert not isinstance(found, SkipReason)
     return found
 

@@ -10,7 +10,7 @@ from numalign.decision.wording import NOT_WHEN_EMPTY
 from numalign.model import demand
 from numalign.model.node import Node
 from tests.worlds.notation import asks, means, node, pod, table
-from webhook.validate import LONGEST_WARNING, warning
+from webhook.review import LONGEST_WARNING, warning
 
 RESERVING = node("cpu=16/13", "cpu=16", policy="single-numa-node")
 

@@ -32,9 +32,8 @@ from tests.unit.docs.blocks import ROOT
 from tests.unit.docs.quotes import PAGE, rewritten
 from tests.worlds.notation import GPU, node
 from tests.worlds.webhook import Raw, review_of
-from webhook.review import Denied
-from webhook.subject import InvalidPod, ReviewedPod, subject
-from webhook.validate import refuse_broken, validate
+from webhook.handlers import validate
+from webhook.review import Denied, InvalidPod, ReviewedPod, created_pod, refuse_broken
 from webhook.workloads import Workload, Workloads, judge, workload
 
 CLUSTER = ROOT / "examples" / "data" / "cluster.yaml"
@@ -97,15 +96,16 @@ def _answer(  # noqa: PLR0913  what an answer depends on
     cluster = bundled()
     known = cluster.nodes if nodes is None else nodes
     cache = ClusterCache.of(known, shapes, _bare(cluster) if bare else {}, left_out)
-    answers = partial(decide, cache=cache, refusals=refusals, now=NOW)
     try:
-        found = subject(review_of(made, namespace=namespace), EffectivePolicy.of(cluster), reader=PodReader())
+        policy = EffectivePolicy.of(cluster)
+        found = created_pod(review_of(made, namespace=namespace), policy, reader=PodReader())
     except InvalidPod as error:
         return None, refuse_broken(error).message
     assert isinstance(found, ReviewedPod), f"numalign does not look at it: {found}"
-    answer = validate(found.request, answers)
+    decision = decide(found.request, cache, refusals, now=NOW)
+    answer = validate(found.request, decision)
     text = answer.message if isinstance(answer, Denied) else "\n".join(answer.warnings)
-    return answers(found.request).state, text
+    return decision.state, text
 
 
 def named(*names: str) -> tuple[Node, ...]:

@@ -10,7 +10,7 @@ from tests.worlds.clock import Clock
 from tests.worlds.json_patch import applied
 from tests.worlds.notation import node, table
 from tests.worlds.webhook import TEAM, Raw, Webhook, cluster, raw, read
-from webhook.avoidance import AVOIDED, Avoidance, with_avoidance
+from webhook.mutate import AVOIDED, Avoidance, with_avoidance
 from webhook.review import Allowed, Patched
 
 NOW = 1767323045

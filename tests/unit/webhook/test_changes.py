@@ -8,10 +8,8 @@ import pytest
 from numalign.kube.files.policy import parse
 from tests.worlds.notation import table
 from tests.worlds.webhook import TEAM, UID, Webhook, cluster, raw, review_of
-from webhook import changes
-from webhook.changes import is_change
-from webhook.review import Denied
-from webhook.subject import SkipReason
+from webhook.handlers import is_change, judge_change
+from webhook.review import Denied, SkipReason
 
 SINGLE, RESTRICTED = "single-numa-node", "restricted"
 POLICY, VOLCANO, RESOURCES = "numalign.io/policy", "volcano.sh/numa-topology-policy", "numalign.io/resources"
@@ -49,7 +47,7 @@ def test_of_an_existing_pod(
     labels: dict[str, str], before: dict[str, str], after: dict[str, str], weakened: object
 ) -> None:
     review = changed(before, after, subResource="resize")
-    judged = changes.judge(review, cluster(labels=labels).policy)
+    judged = judge_change(review, cluster(labels=labels).policy)
 
     assert is_change(review)
     if not isinstance(judged, Denied):
@@ -65,7 +63,7 @@ def test_the_annotations_of_a_binding_come_to_its_pod() -> None:
         review = changed(
             {}, annotations, kind=kind, operation="CREATE", subResource="binding", oldObject=None
         )
-        judged = changes.judge(review, cluster(labels=ENFORCED).policy)
+        judged = judge_change(review, cluster(labels=ENFORCED).policy)
         assert is_change(review)
         assert (not isinstance(judged, Denied)) is admitted
 
@@ -73,8 +71,8 @@ def test_the_annotations_of_a_binding_come_to_its_pod() -> None:
 def test_enforced_policy_file_protects_annotations() -> None:
     policy = parse(b"defaults: [{enforce: restricted}]\nexemptions: {users: [ci]}")
     effective = replace(cluster(labels={}).policy, policy=policy)
-    assert isinstance(changes.judge(changed(STRICT, {}), effective), Denied)
-    assert changes.judge(changed(STRICT, {}, userInfo={"username": "ci"}), effective) is EXEMPT
+    assert isinstance(judge_change(changed(STRICT, {}), effective), Denied)
+    assert judge_change(changed(STRICT, {}, userInfo={"username": "ci"}), effective) is EXEMPT
 
 
 async def test_a_change_is_answered_as_a_review(webhook: Webhook) -> None:

@@ -15,8 +15,7 @@ from tests.worlds.notation import node, table
 from tests.worlds.webhook import Raw, Reviewing, cluster, raw, read, review_of, with_spec
 from webhook.mutate import Steering, mutate, mutate_job, needs_survey
 from webhook.patch import Mode
-from webhook.review import Allowed, Patched
-from webhook.subject import ReviewedPod, SkipReason, job_template, subject
+from webhook.review import JOB, Allowed, Patched, ReviewedPod, SkipReason, created_pod
 
 SINGLE = "single-numa-node"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -183,7 +182,7 @@ NOTED = [
 @pytest.mark.parametrize(("noted", "now", "kept"), table(NOTED))
 def test_do_not_disrupt_of_a_pod(noted: dict[str, str] | None, now: Reviewing, *, kept: bool) -> None:
     before = {**ASKING, "metadata": {"name": "p", "annotations": noted}}
-    reviewed = subject(review_of(before), now.policy, reader=PodReader())
+    reviewed = created_pod(review_of(before), now.policy, reader=PodReader())
     answer = steered(before, now) if isinstance(reviewed, ReviewedPod) else Allowed()
 
     assert isinstance(answer, Patched) is kept
@@ -218,7 +217,7 @@ CREATED = [
 @pytest.mark.parametrize(("pod", "now", "mode", "audit"), table(CREATED))
 def test_template_of_a_new_job_if(pod: Raw, now: Reviewing, mode: Mode, audit: dict[str, str]) -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {**pod, "kind": None}}}
-    reviewed = job_template(review_of(job, kind=JOBS), now.policy, reader=PodReader())
+    reviewed = created_pod(review_of(job, kind=JOBS), now.policy, reader=PodReader(), kind=JOB)
     assert isinstance(reviewed, ReviewedPod)
     answer = mutate_job(reviewed, now.cache, Steering(mode, gates=True))
 
@@ -239,4 +238,4 @@ NOT_READ = [
 @pytest.mark.parametrize(("spec", "changes", "skip"), NOT_READ)
 def test_only_requesting_templates_of_new_jobs_are_read(spec: Raw, changes: Raw, skip: str) -> None:
     review = review_of({"spec": spec}, kind=JOBS, **changes)
-    assert job_template(review, QUEUED.policy, reader=PodReader()) is SkipReason(skip)
+    assert created_pod(review, QUEUED.policy, reader=PodReader(), kind=JOB) is SkipReason(skip)

@@ -13,9 +13,8 @@ from numalign.kube.files.policy_keeper import PolicyKeeper
 from tests.worlds.clock import Clock
 from tests.worlds.notation import node
 from tests.worlds.webhook import TEAM, UID, Caller, Raw, Webhook, raw, request, with_spec
-from webhook.handlers import LONGEST_NAME
-from webhook.level_metrics import PodsBelow
-from webhook.quota import RECENT_SECONDS, RecentlyAdmitted
+from webhook.metrics import PodsBelow
+from webhook.quota import LONGEST_NAME, RECENT_SECONDS, RecentlyAdmitted
 
 FOUR = "cpu=4 mem=1Gi"
 WARNED = (

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from numalign.model.intent import RESOURCES, Match
 from tests.worlds.notation import GPU, node, table
 from tests.worlds.webhook import POLICY, Raw, Reviewing, cluster, decided, raw, read, with_spec
-from webhook.review import Allowed, Denied, StatusReason
-from webhook.validate import LONGEST_SHOWN, LONGEST_WARNING, validate
+from webhook.handlers import validate
+from webhook.review import LONGEST_SHOWN, LONGEST_WARNING, Allowed, Denied, StatusReason
 
 SINGLE = "single-numa-node"
 
@@ -26,7 +26,8 @@ SILENT = raw(ONE_GPU)
 def verdict(
     made: Raw, now: Reviewing, *, match: str = "satisfies", may_fit: bool = False
 ) -> Allowed | Denied:
-    return validate(read(made, now, match=Match(match)).request, decided(now, may_fit=may_fit))
+    pod = read(made, now, match=Match(match)).request
+    return validate(pod, decided(now, may_fit=may_fit)(pod))
 
 
 def under(*, unknown: int = 0, **labels: str) -> Reviewing:

@@ -18,9 +18,7 @@ from numalign.model.options import NEWEST
 from numalign.model.steps import finished
 from tests.worlds.notation import node, table
 from tests.worlds.webhook import POLICY, Raw, Reviewing, cluster, decided, raw, review_of, with_spec
-from webhook.review import Allowed, Denied, Review, StatusReason
-from webhook.subject import SkipReason
-from webhook.validate import LONGEST_SHOWN
+from webhook.review import LONGEST_SHOWN, Allowed, Denied, Review, SkipReason, StatusReason
 from webhook.workloads import Workload, Workloads, judge, workload
 
 SINGLE = "single-numa-node"

@@ -8,7 +8,7 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.policy import ClusterPolicy, Exemptions
 from tests.worlds.notation import table
 from tests.worlds.webhook import Raw, cluster, raw, read, review_of, with_spec
-from webhook.subject import InvalidPod, SkipReason, subject
+from webhook.review import InvalidPod, SkipReason, created_pod
 
 SINGLE = "single-numa-node"
 GUARANTEED = "cpu=4 mem=1Gi gpu=1"
@@ -47,7 +47,7 @@ SKIPPED = [
 @pytest.mark.parametrize(("pod", "changes", "labels", "skip"), table(SKIPPED))
 def test_review_is_skipped_if(pod: object, changes: Raw, labels: dict[str, str], skip: str) -> None:
     policy = replace(cluster(labels=labels).policy, policy=EXEMPT)
-    reviewed = subject(review_of(pod, **changes), policy, reader=PodReader())
+    reviewed = created_pod(review_of(pod, **changes), policy, reader=PodReader())
     assert reviewed is SkipReason(skip)
 
 

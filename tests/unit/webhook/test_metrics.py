@@ -9,7 +9,7 @@ from numalign.kube.decode.pod_request import MOST_NAMES
 from tests.worlds.notation import table
 from tests.worlds.webhook import Raw, Webhook, raw, with_spec
 from webhook.handlers import PODS_BELOW
-from webhook.level_metrics import LOOK_SECONDS, PodsBelow, ReviewsBelow
+from webhook.metrics import LOOK_SECONDS, PodsBelow, ReviewsBelow
 
 SINGLE = "single-numa-node"
 ALIGNABLE = "cpu=2 mem=1Gi gpu=1"

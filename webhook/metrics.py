@@ -1,5 +1,5 @@
 """
-Count pods below the levels of their namespaces: those that exist, and those that are reviewed.
+Count reviews, and pods below the levels of their namespaces: those that exist, and those that are reviewed.
 
 Before enforcing a level, users want to know how many pods it would deny. So the running pods are counted by
 namespace and level, whenever one of them or the rules change; nothing is done to them. Reviewed pods are
@@ -14,14 +14,14 @@ import asyncio
 import collections
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from heapq import nsmallest
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from numalign.cache.admission import LEVELS, shortfalls
+from numalign.cache.admission import LEVELS, AdmissionState, shortfalls
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
@@ -29,11 +29,11 @@ from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import ClusterPolicy
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_counts import PodCounts
-from numalign.model.intent import NamespaceRules
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import patiently
-from numalign.runtime.metrics import PREFIX
+from numalign.runtime.metrics import PREFIX, not_answered
 from webhook.known_cluster import KnownCluster
+from webhook.mutate import PLACERS
 
 LOOK_SECONDS = 1.0
 """How often to check whether the rules have changed."""
@@ -45,23 +45,37 @@ UNNAMED = ""
 """The label for all namespaces that are not named; no namespace can have this name."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Levels:
-    """Judges pods as at admission: those that are exempt, or would be denied as invalid, are left out."""
+_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 2.5)
 
-    reader: PodReader
-    policy: EffectivePolicy
 
-    def __call__(self, namespace: str, request: PodRequest) -> tuple[str, ...]:
-        """Return the levels that a pod in this namespace is below."""
-        reading = self.reader.read(request, namespace, self.policy)
-        return shortfalls(reading) if isinstance(reading, PodQuestion) else ()
+class ReviewMetrics:
+    """The metrics of reviews; up to `named` namespaces are named."""
 
-    def set_for(self, namespace: str) -> Iterator[str]:
-        """Yield the levels that a namespace sets for its pods."""
-        if self.policy.exemption(namespace, runtime_class="") is None:
-            rules = self.policy.rules_for(namespace)
-            yield from (name for name, of in LEVELS.items() if of(rules))
+    def __init__(self, known: KnownCluster, registry: CollectorRegistry, *, named: int) -> None:
+        counter = partial(Counter, registry=registry)
+        self.reviews = counter(f"{PREFIX}reviews", "Reviews, by decision.", ["webhook", "decision"])
+        self.handed_over = counter(
+            f"{PREFIX}pods_handed_over", "Pods that were given a scheduler or a scheduling gate.", ["by"]
+        )
+        for placer in PLACERS:
+            self.handed_over.labels(placer)
+        self.below = ReviewsBelow(known, registry, most=named)
+        self.bad_calls = counter(
+            f"{PREFIX}bad_calls", "Calls that are not a valid review, by status code.", ["webhook", "code"]
+        )
+        self.not_answered = not_answered(registry)
+        self.decisions = counter(
+            f"{PREFIX}decisions", "Decisions about pods and pod templates, by their basis.", ["state"]
+        )
+        for state in AdmissionState:
+            self.decisions.labels(state)
+        self.seconds = Histogram(
+            f"{PREFIX}review_seconds",
+            "Seconds from the first byte of a review to its answer.",
+            ["webhook"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
 
 
 class PodsBelow(Collector):
@@ -93,26 +107,32 @@ class PodsBelow(Collector):
         basis = self._policy.now, cluster.rules_version, counts
         if not cluster.listed or self._counted == basis:
             return
-        policy = EffectivePolicy.of(cluster, self._policy.now)
-        self._counted, levels = basis, _Levels(self._reader, policy)
+        self._counted, policy = basis, EffectivePolicy.of(cluster, self._policy.now)
         named, found = frozenset(nsmallest(self._most, policy.rules)), dict[tuple[str, str], int]()
         limits = dict[str, tuple[str, int]]()
+
+        def levels_below(namespace: str, request: PodRequest) -> tuple[str, ...]:
+            # As at admission: pods that are exempt, or would be denied as invalid, are left out.
+            reading = self._reader.read(request, namespace, policy)
+            return shortfalls(reading) if isinstance(reading, PodQuestion) else ()
 
         def steps() -> Iterator[None]:
             for namespace in tuple(policy.rules):
                 label = namespace if namespace in named else UNNAMED
-                found.update(((label, level), 0) for level in levels.set_for(namespace))
+                if policy.exemption(namespace, runtime_class="") is None:
+                    rules = policy.rules_for(namespace)
+                    found.update(((label, level), 0) for level, of in LEVELS.items() if of(rules))
                 if (limit := policy.exclusive_cpus(namespace)) is not None:
                     limits[namespace] = label, limit
                 yield
-            yield from counts.judge_by(levels)
+            yield from counts.judge_by(levels_below)
 
         await patiently(steps())
         self._levels, self._limits = found, limits
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the current counts."""
-        family = GaugeMetricFamily(
+        below = GaugeMetricFamily(
             f"{PREFIX}pods_below",
             "Running pods below a level of their namespace.",
             labels=["namespace", "level"],
@@ -122,21 +142,18 @@ class PodsBelow(Collector):
         for (namespace, level), count in pods.sums.items():
             counts[namespace if (namespace, level) in self._levels else UNNAMED, level] += count
         for (namespace, level), count in sorted(counts.items()):
-            family.add_metric([namespace, level], count)
-        yield family
+            below.add_metric([namespace, level], count)
+        yield below
         yield GaugeMetricFamily(
             f"{PREFIX}pods_too_large",
             "Running pods that request too many resources to be counted below a level.",
             value=len(pods.too_large),
         )
-        yield from self._cpus(pods)
-
-    def _cpus(self, pods: PodCounts) -> Iterator[GaugeMetricFamily]:
         used, requested, limits = (collections.Counter[str]() for _ in range(3))
         for namespace, (label, limit) in self._limits.items():
-            found = pods.exclusive_cpus(namespace, unpinned=self._known.unpinned)
-            used[label] += found.used
-            requested[label] += sum(found)
+            cpus = pods.exclusive_cpus(namespace, unpinned=self._known.unpinned)
+            used[label] += cpus.used
+            requested[label] += sum(cpus)
             limits[label] += limit
         families = (
             GaugeMetricFamily(
@@ -154,8 +171,8 @@ class PodsBelow(Collector):
             ),
         )
         for family, sums in zip(families, (used, requested, limits), strict=True):
-            for label, cpus in sorted(sums.items()):
-                family.add_metric([label], cpus)
+            for label, total in sorted(sums.items()):
+                family.add_metric([label], total)
         yield from families
 
 
@@ -178,7 +195,7 @@ class ReviewsBelow(Collector):
         if namespace not in self._named and len(self._named) == self._most:
             # Namespaces may be created and deleted while nobody reads the metrics.
             self._forget()
-        more = {namespace} & self._namespaces().keys() if len(self._named) < self._most else set()
+        more = {namespace} & self._known.cluster.namespaces.keys() if len(self._named) < self._most else set()
         for level in levels:
             self._named |= more
             self._counter.labels(namespace if namespace in self._named else UNNAMED, level).inc()
@@ -193,11 +210,7 @@ class ReviewsBelow(Collector):
         return self._counter.collect()
 
     def _forget(self) -> None:
-        existing = self._namespaces()
-        for gone in [name for name in self._named if name not in existing]:
+        for gone in self._named - self._known.cluster.namespaces.keys():
             self._named.discard(gone)
             for level in LEVELS:
                 self._counter.remove(gone, level)
-
-    def _namespaces(self) -> Mapping[str, NamespaceRules]:
-        return self._known.cluster.namespaces
