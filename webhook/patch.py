@@ -23,7 +23,7 @@ import orjson
 
 from numalign.kube.decode import label_syntax, scheduling
 from numalign.kube.decode.parts import Part
-from numalign.kube.decode.scheduling import Expression, NodeAffinity, NodeTerm
+from numalign.kube.decode.scheduling import Expression, NodeAffinity
 from numalign.model.constraints import NAME_FIELD, Operator, Requirement
 from numalign.model.errors import BadPod
 from numalign.model.intent import NODE_LABEL
@@ -80,7 +80,10 @@ def inject(pod: Mapping[str, object], requirement: Requirement, *, mode: Mode) -
     affinity = _affinity(pod)
     if affinity is None:
         return ()
-    return whole((_prefer if mode is Mode.PREFER else _require)(_spec(pod), affinity, requirement))
+    if mode is not Mode.PREFER:
+        return whole(_require(_spec(pod), affinity, requirement))
+    preference: Json = {"matchExpressions": [_wire(requirement)]}
+    return whole(_add_preferred(_spec(pod), {"weight": WEIGHT, "preference": preference}))
 
 
 def avoid(
@@ -106,7 +109,12 @@ def avoid(
     preference: dict[str, Json] = {"matchExpressions": [_not_in(NODE_LABEL, labels)]} if labels else {}
     if fields:
         preference["matchFields"] = fields
-    return tuple(_add_preferred(_planted(_spec(pod), after), {"weight": WEIGHT, "preference": preference}))
+    spec = _spec(pod)
+    for operation in after:
+        steps = tuple(operation.path.split("/")[2:])
+        if steps and steps == _PREFERRED[: len(steps)]:
+            spec = _with(spec, steps, operation.value)
+    return tuple(_add_preferred(spec, {"weight": WEIGHT, "preference": preference}))
 
 
 def _not_in(key: str, values: Sequence[str]) -> Json:
@@ -159,18 +167,14 @@ def annotate(pod: Mapping[str, object], key: str, value: str) -> tuple[Operation
 
 
 def whole(operations: Iterable[Operation]) -> tuple[Operation, ...]:
-    """Return the operations as one patch; raise `Unsteered` if it is too long."""
-    return tuple(_short(operations))
-
-
-def _short(operations: Iterable[Operation]) -> Iterator[Operation]:
-    """Yield the operations; raise `Unsteered` at the one that makes the patch too long."""
-    room = LONGEST_PATCH
+    """Return the operations as one patch; raise `Unsteered` at the one that makes it too long."""
+    patch, room = list[Operation](), LONGEST_PATCH
     for operation in operations:
         room -= len(orjson.dumps(operation))
         if room < 0:
             raise Unsteered(f"its patch would be longer than {LONGEST_PATCH} bytes")
-        yield operation
+        patch.append(operation)
+    return tuple(patch)
 
 
 def _require(
@@ -181,49 +185,30 @@ def _require(
         only: Json = {"matchExpressions": [_wire(requirement)]}
         yield _plant(spec, _REQUIRED, {"nodeSelectorTerms": [only]})
         return
-    path = "/".join(("/spec", *_REQUIRED, "nodeSelectorTerms"))
+    terms = "/".join(("/spec", *_REQUIRED, "nodeSelectorTerms"))
     for index, term in enumerate(affinity.required):
-        if tightened := _tighten(term, f"{path}/{index}/matchExpressions", requirement):
-            yield tightened
-
-
-def _tighten(term: NodeTerm, path: str, requirement: Requirement) -> Operation | None:
-    if term.empty or any(_implies(written, requirement) for written in term.expressions):
-        return None
-    if not term.listed:
-        return Operation("add", path, [_wire(requirement)])
-    for index, written in enumerate(term.expressions):
-        if _joins(written, requirement):
-            wider = replace(requirement, values=written.values | requirement.values)
-            return Operation("replace", f"{path}/{index}", _wire(wider))
-    return Operation("add", f"{path}/-", _wire(requirement))
+        if term.empty or any(_implies(written, requirement) for written in term.expressions):
+            continue
+        path = f"{terms}/{index}/matchExpressions"
+        if not term.listed:
+            yield Operation("add", path, [_wire(requirement)])
+            continue
+        for at, written in enumerate(term.expressions):
+            # Only exclusions are merged: it is unknown who added their values, so none is ever removed. An
+            # exclusion without values is a mistake that Kubernetes will report; our values would hide it.
+            ours = (written.key, written.operator) == (requirement.key, requirement.operator)
+            if ours and requirement.operator is Operator.NOT_IN and written.values:
+                wider = replace(requirement, values=written.values | requirement.values)
+                yield Operation("replace", f"{path}/{at}", _wire(wider))
+                break
+        else:
+            yield Operation("add", f"{path}/-", _wire(requirement))
 
 
 def _implies(written: Expression, requirement: Requirement) -> bool:
     """Return whether every node that meets `written` meets the requirement as well."""
     enough = _ENOUGH.get((written.operator, requirement.operator))
     return bool(enough and written.key == requirement.key and enough(written.values, requirement.values))
-
-
-def _joins(written: Expression, requirement: Requirement) -> bool:
-    """
-    Return whether the requirement can be merged into an existing one.
-
-    Only exclusions are merged: it is unknown who added their values, so none is ever removed. An exclusion
-    without values is a mistake that Kubernetes will report; our values would hide it.
-    """
-    return (
-        requirement.operator is Operator.NOT_IN
-        and (written.key, written.operator) == (requirement.key, Operator.NOT_IN)
-        and bool(written.values)
-    )
-
-
-def _prefer(
-    spec: Mapping[str, object], _affinity: NodeAffinity, requirement: Requirement
-) -> Iterator[Operation]:
-    """Add our preference to those of the owner, unless it exists."""
-    return _add_preferred(spec, {"weight": WEIGHT, "preference": {"matchExpressions": [_wire(requirement)]}})
 
 
 def _add_preferred(spec: Mapping[str, object], term: Json) -> Iterator[Operation]:
@@ -235,15 +220,6 @@ def _add_preferred(spec: Mapping[str, object], term: Json) -> Iterator[Operation
         yield _plant(spec, _PREFERRED, [term])
     elif term not in terms:
         yield Operation("add", "/".join(("/spec", *_PREFERRED, "-")), term)
-
-
-def _planted(spec: Mapping[str, object], operations: Iterable[Operation]) -> Mapping[str, object]:
-    """Return the spec after operations on our preference or its parents."""
-    for operation in operations:
-        steps = tuple(operation.path.split("/")[2:])
-        if steps and steps == _PREFERRED[: len(steps)]:
-            spec = _with(spec, steps, operation.value)
-    return spec
 
 
 def _with(parent: Mapping[str, object], steps: Sequence[str], leaf: object) -> Mapping[str, object]:
@@ -266,11 +242,8 @@ def _plant(parent: Mapping[str, object], steps: Sequence[str], leaf: Json, path:
 
 def _wire(requirement: Requirement) -> Json:
     """Return the JSON of Kubernetes; values are sorted, so that equal sets give equal bytes."""
-    return {
-        "key": requirement.key,
-        "operator": requirement.operator.value,
-        "values": sorted(requirement.values),
-    }
+    values = sorted(requirement.values)
+    return {"key": requirement.key, "operator": requirement.operator.value, "values": values}
 
 
 # (operator in the pod, our operator) -> whether the pod's values make ours unnecessary.
