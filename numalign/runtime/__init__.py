@@ -5,5 +5,5 @@ Settings, log lines, metrics, certificates and an HTTP server with health, readi
 the same for every program, so they are written once and independent of what is served. In order:
 
     about, clock, limits, spans -> sources -> settings -> process_settings -> logs -> metrics -> files -> tls
-    -> server_settings -> in_flight -> connections -> server_state -> listener, calls, health -> server
+    -> server_settings -> in_flight -> connections -> server_state -> listener, calls -> server
 """

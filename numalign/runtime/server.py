@@ -7,6 +7,10 @@ is rejected with a 503 that the caller retries (client-go obeys Retry-After); an
 first not ready, then `Connection: close` on every answer while calls still arrive, then the sockets.
 listener.py accepts connections, and calls.py handles calls.
 
+Health, readiness, metrics and the debug state have a port of their own: an API server calls with TLS, a
+kubelet probes and Prometheus reads without, and a network policy can distinguish them. No request there is
+rejected under load, because a failed probe would remove the whole pod and load the others.
+
     BadInput
     └── CannotListen    an address or port that cannot be opened
 """
@@ -17,28 +21,35 @@ import gc
 import resource
 import signal
 import socket
+import time
 from asyncio import sslproto
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
+import orjson
 from aiohttp import web
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Histogram
 
 from numalign.model.errors import BadInput, Mistake
-from numalign.runtime import calls, health, logs
-from numalign.runtime.clock import Clock, utc_now
+from numalign.runtime import calls, logs
+from numalign.runtime.clock import Clock, Sleep, utc_now
 from numalign.runtime.connections import ConnectionTable
 from numalign.runtime.limits import Limits, Timeouts
 from numalign.runtime.listener import Listener
 from numalign.runtime.logs import Log
-from numalign.runtime.loop_lag import LoopLag
+from numalign.runtime.metrics import PREFIX
 from numalign.runtime.process_settings import EVERYWHERE, ListenAddress
-from numalign.runtime.server_settings import CallsPort, ServingSettings
+from numalign.runtime.server_settings import ServingSettings
 from numalign.runtime.server_state import SERVER_STATE, Check, DebugState, ServerState
 from numalign.runtime.tls import BadPair, Keeper
 from numalign.runtime.tracing import Tracer
+
+HEALTH = "/healthz"
+READINESS = "/readyz"
+METRICS = "/metrics"
+STATE = "/debug/state"
 
 # After draining, for the calls still being handled; they have deadlines of their own.
 GRACE_SECONDS = 10
@@ -50,6 +61,9 @@ COLLECTED_AFTER = (1_000, 1_000, 100)
 # The record size of TLS (RFC 8446, 5.1), which is enough for reading. asyncio keeps a buffer of 256 KiB for
 # every connection, even for one that never sends anything.
 TLS_RECORD = 16 * 1024
+
+TICK_SECONDS = 0.05
+"""Between two ticks: they take a thousandth of a CPU, and detect a stall of a millisecond each second."""
 
 BackgroundTask = Callable[[], Awaitable[None]]
 
@@ -111,10 +125,49 @@ def application(  # noqa: PLR0913  what a server is made of
 
 def health_application(app: web.Application) -> web.Application:
     """Return the application of the port for health and metrics beside an `application`."""
+    state = app[SERVER_STATE]
+
+    async def healthz(_request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_request: web.Request) -> web.Response:
+        waiting = state.waiting_for()
+        return web.json_response(
+            {"ready": not waiting, "waiting_for": waiting}, status=503 if waiting else 200
+        )
+
+    async def metrics(request: web.Request) -> web.Response:
+        page, content_type = await state.metrics.written(request.headers.get("Accept", ""))
+        return web.Response(body=page, headers={"Content-Type": content_type})
+
+    async def debug(_request: web.Request) -> web.Response:
+        own = {
+            "draining": state.draining,
+            "waiting_for": state.waiting_for(),
+            "in_flight": state.load.calls.total,
+            "bytes_in_flight": state.load.bytes.total,
+            "connections": len(state.connections),
+        }
+        shown = {**(state.debug() if state.debug else {}), "server": own}
+        body = orjson.dumps(shown, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+        return web.Response(body=body, content_type="application/json")
+
     health_app = web.Application(middlewares=[calls.watched])
-    health_app[SERVER_STATE] = app[SERVER_STATE]
-    health_app.add_routes(health.routes(app[SERVER_STATE]))
+    health_app[SERVER_STATE] = state
+    health_app.add_routes([web.get(HEALTH, healthz), web.get(READINESS, readyz), web.get(METRICS, metrics)])
+    if state.debug:
+        health_app.add_routes([web.get(STATE, debug)])
     return health_app
+
+
+def _plain(value: object) -> object:
+    """Return a value that JSON does not support as one that it does."""
+    match value:
+        case Mapping():
+            return dict(value)
+        case set() | frozenset():
+            return list(value)
+    return str(value)
 
 
 @contextlib.asynccontextmanager
@@ -133,7 +186,16 @@ async def listening(
     ports.
     """
     state, calls_port = app[SERVER_STATE], settings.calls_port
-    state.keeper = _keeper(calls_port, state, clock=clock)
+    state.keeper = None
+    if calls_port and calls_port.pair:
+        state.keeper = Keeper(
+            calls_port.pair,
+            log=state.log,
+            registry=state.registry,
+            clock=clock,
+            client_ca=calls_port.client_ca,
+        )
+        state.checks["certificate"] = state.keeper.trouble
     async with contextlib.AsyncExitStack() as stack:
         # Both sockets are open before either is served.
         metrics_socket = stack.enter_context(opened(settings.metrics_address))
@@ -204,20 +266,6 @@ async def _served(
         await runner.cleanup()
 
 
-def _keeper(calls_port: CallsPort | None, state: ServerState, *, clock: Clock) -> Keeper | None:
-    if calls_port is None or calls_port.pair is None:
-        return None
-    keeper = Keeper(
-        calls_port.pair,
-        log=state.log,
-        registry=state.registry,
-        clock=clock,
-        client_ca=calls_port.client_ca,
-    )
-    state.checks["certificate"] = keeper.trouble
-    return keeper
-
-
 def renew(app: web.Application) -> None:
     """Load the certificate files that have just been written; no effect before the server listens."""
     if keeper := app[SERVER_STATE].keeper:
@@ -260,18 +308,21 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
     server whose snapshot is no longer updated must be replaced; 2 if it could not start, with the reasons
     logged.
     """
-    log = app[SERVER_STATE].log
-    app[SERVER_STATE].tracer = tracer
+    state, log = app[SERVER_STATE], app[SERVER_STATE].log
+    state.tracer = tracer
     try:
         async with listening(app, settings, clock=clock, grace=grace) as place:
             renewal: dict[str, BackgroundTask] = {}
             if place.keeper and settings.calls_port and settings.calls_port.reload_seconds:
                 renewal["tls"] = partial(place.keeper.watch, every=settings.calls_port.reload_seconds)
-            lag = LoopLag(app[SERVER_STATE].registry)
-            beside = {**tasks, **renewal, "lag": lag.watch}
+            beside = {**tasks, **renewal, "lag": partial(measure_lag, state.registry)}
             async with _running(beside, log=log, stop=stop) as failed:
                 await stop.asked.wait()
-                await _drain(app[SERVER_STATE], settings.drain_seconds, stop=stop)
+                # Not ready, but still serving, so that no call meets a closed listener.
+                state.draining = True
+                log.info("server.draining", seconds=settings.drain_seconds, in_flight=state.load.calls.total)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.at_once.wait(), settings.drain_seconds)
     except (BadPair, CannotListen) as error:
         return refused(log, error.mistakes)
     log.info("server.stopped", failed_tasks=failed)
@@ -306,12 +357,32 @@ async def _running(tasks: Mapping[str, BackgroundTask], *, log: Log, stop: Stop)
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _drain(state: ServerState, seconds: float, *, stop: Stop) -> None:
-    """Keep serving as not ready, so that no call meets a closed listener."""
-    state.draining = True
-    state.log.info("server.draining", seconds=seconds, in_flight=state.load.calls.total)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stop.at_once.wait(), seconds)
+async def measure_lag(
+    registry: CollectorRegistry,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Sleep = asyncio.sleep,
+) -> None:
+    """Measure the delay of the event loop; never returns.
+
+    One thread answers all requests, so each uninterrupted piece of work delays all others. The duration of
+    calls does not show it, because a call is noticed only after the loop gets to it. So a timer fires all the
+    time, and is as late as a call would be that arrived when the timer was due.
+    """
+    lag = Histogram(
+        f"{PREFIX}event_loop_lag_seconds",
+        "Delay of the event loop in seconds.",
+        buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
+        registry=registry,
+    )
+    due = clock() + TICK_SECONDS
+    while True:
+        await sleep(due - clock())
+        now = clock()
+        # Calls arrived while the loop was blocked, so each tick of that time counts.
+        while due <= now:
+            lag.observe(now - due)
+            due += TICK_SECONDS
 
 
 def run(program: Callable[[Stop], Awaitable[int]], *, log: Log) -> int:
@@ -325,11 +396,11 @@ def run(program: Callable[[Stop], Awaitable[int]], *, log: Log) -> int:
     # As many files as this process may open: a connection is one, and shells begin with 1,024.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return asyncio.run(_until_signalled(program))
 
+    async def until_signalled() -> int:
+        stop = Stop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.ask)
+        return await program(stop)
 
-async def _until_signalled(program: Callable[[Stop], Awaitable[int]]) -> int:
-    stop = Stop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.ask)
-    return await program(stop)
+    return asyncio.run(until_signalled())

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from numalign.runtime import calls, health, server
+from numalign.runtime import calls, server
 from numalign.runtime.limits import Limits, Timeouts
 from numalign.runtime.server_settings import ServerSettings
 from numalign.runtime.server_state import Check, DebugState
@@ -23,7 +23,7 @@ from tests.worlds.log import RecordedLog
 
 MIB = 2**20
 Trust = Callable[..., ssl.SSLContext]
-TELLING = (health.HEALTH, health.READINESS, health.METRICS, health.STATE)
+TELLING = (server.HEALTH, server.READINESS, server.METRICS, server.STATE)
 Watched = tuple[aiohttp.ClientSession, aiohttp.ClientSession]
 
 

@@ -13,7 +13,7 @@ from agent.options import Publish
 from numalign.kube import lease
 from numalign.kube.decode import kubelet_reports, placement_records
 from numalign.model.intent import DECISIVE, PINNED_AT, PLACEMENT_OBSERVED, Policy
-from numalign.runtime import health, server
+from numalign.runtime import server
 from scorer.settings import ReserveAt, ScorerSettings
 from tests.unit.deploy.fields import PROGRAMS, field, walk
 from tools.generate.manifests import (
@@ -402,7 +402,7 @@ def test_program_writes_only_to_memory(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_probes_use_the_port_of_metrics(name: str) -> None:
-    paths = {"startup": health.HEALTH, "readiness": health.READINESS, "liveness": health.HEALTH}
+    paths = {"startup": server.HEALTH, "readiness": server.READINESS, "liveness": server.HEALTH}
     for probe, path in paths.items():
         request = EVERYTHING.container(name)[f"{probe}Probe"]["httpGet"]
         assert request == {"path": path, "port": "metrics", "scheme": "HTTP"}

@@ -12,7 +12,7 @@ import yaml
 from numalign.kube.decode import kubelet_reports
 from numalign.map import http, signing_in
 from numalign.model import intent
-from numalign.runtime import health, settings
+from numalign.runtime import server, settings
 from scorer.handlers import HANDLERS
 from tests.worlds.syntax import parsed, walked
 from tools.clusters import shipped
@@ -78,6 +78,6 @@ def test_every_route_is_named() -> None:
     of_map = {text for text in texts(Path(http.__file__)) if re.fullmatch(r"/|(/[\w{}.-]+)+", text)} - INSIDE
     shown = {re.sub(r"\{(\w+)\}", lambda name: name[1].upper(), path) for path in of_map}
     routes = webhooks | shown | {f"/{name}" for name in HANDLERS}
-    routes |= {health.HEALTH, health.READINESS, health.METRICS, health.STATE}
+    routes |= {server.HEALTH, server.READINESS, server.METRICS, server.STATE}
     text = (FOLDER / "http-api.md").read_text(encoding="utf-8")
     assert {path for path in routes if not re.search(rf"`(GET |POST )?{re.escape(path)}`", text)} == set()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numalign.runtime.loop_lag import TICK_SECONDS, LoopLag
+from numalign.runtime.server import TICK_SECONDS, measure_lag
 
 
 class Loop:
@@ -26,7 +26,7 @@ class Loop:
 async def counted(*late: float) -> CollectorRegistry:
     registry, loop = CollectorRegistry(), Loop(*late)
     with pytest.raises(asyncio.CancelledError):
-        await LoopLag(registry, clock=lambda: loop.now, sleep=loop.sleep).watch()
+        await measure_lag(registry, clock=lambda: loop.now, sleep=loop.sleep)
     return registry
 
 
