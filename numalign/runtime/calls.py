@@ -11,8 +11,7 @@ import asyncio
 import io
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from http import HTTPStatus
 
@@ -22,8 +21,7 @@ from aiohttp.typedefs import Handler
 from numalign.runtime.in_flight import HUGE, LARGE, LEAST, LONGEST_REST, Overloaded, Peer, Usage
 from numalign.runtime.limits import LONG, Slow
 from numalign.runtime.listener import HttpConnection
-from numalign.runtime.server_state import SERVER_STATE, ServerState
-from numalign.runtime.tracing import Tracer
+from numalign.runtime.server_state import SERVER_STATE
 from numalign.runtime.work_queue import CALL, CallWork, Tenant
 
 # API servers do not compress requests, and compressed ones can grow a thousandfold.
@@ -46,10 +44,12 @@ def body(request: web.Request) -> bytes:
 
 def received_at(request: web.Request) -> float:
     """Return when the first byte of a call arrived, in seconds of `time.perf_counter`."""
-    match request.protocol:
-        case HttpConnection() as connection:
-            return connection.received_at
-    return time.perf_counter()
+    connection = _connection(request)
+    return connection.received_at if connection else time.perf_counter()
+
+
+def _connection(request: web.Request) -> HttpConnection | None:
+    return request.protocol if isinstance(request.protocol, HttpConnection) else None
 
 
 @web.middleware
@@ -60,35 +60,24 @@ async def watched(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def called(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer the calls of a program, within its limits."""
+    """Answer the calls of a program, within its limits, and in a span of the caller's trace if sampled."""
     if request.match_info.http_exception:
         return await _sent(request, await _answered(request, handler))
-    state, peer = request.app[SERVER_STATE], _peer(request)
+    state, connection = request.app[SERVER_STATE], _connection(request)
+    peer = connection.peer if connection else Peer(request.remote or "")
     if peer.proven:
         state.counters.proven.inc()
     with state.load.usage(peer) as usage:
         admitted = partial(_admitted, handler=handler, usage=usage)
-        if state.tracer:
-            return await _traced(request, admitted, state.tracer)
-        return await _sent(request, await _answered(request, admitted))
-
-
-async def _traced(request: web.Request, handler: Handler, tracer: Tracer) -> web.StreamResponse:
-    """Answer and send, in a span of the caller's trace."""
-    route = _route(request)
-    with tracer.called(f"{request.method} {route}", request.headers) as span:
-        answer = await _answered(request, handler)
-        if span:
-            span.add({"http.request.method": request.method, "http.route": route})
-            span.end_with(answer.status)
-        return await _sent(request, answer)
-
-
-def _peer(request: web.Request) -> Peer:
-    match request.protocol:
-        case HttpConnection() as connection:
-            return connection.peer
-    return Peer(request.remote or "")
+        if not state.tracer:
+            return await _sent(request, await _answered(request, admitted))
+        route = _route(request)
+        with state.tracer.called(f"{request.method} {route}", request.headers) as span:
+            answer = await _answered(request, admitted)
+            if span:
+                span.add({"http.request.method": request.method, "http.route": route})
+                span.end_with(answer.status)
+            return await _sent(request, answer)
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -126,8 +115,8 @@ async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamR
     try:
         await answer.prepare(request)
         await answer.write_eof()
-        if answer.status < HTTPStatus.BAD_REQUEST and isinstance(request.protocol, HttpConnection):
-            request.protocol.serve()
+        if answer.status < HTTPStatus.BAD_REQUEST and (connection := _connection(request)):
+            connection.serve()
     except ConnectionError:
         # The caller is gone; aiohttp detects that by itself.
         pass
@@ -136,120 +125,74 @@ async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamR
 
 async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> web.StreamResponse:
     """Return the handler's answer, once the body is there and it is this call's turn."""
-    state = request.app[SERVER_STATE]
-    _check_headers(request, state.limits.body)
-    seconds = state.timeouts.body
+    state, connection = request.app[SERVER_STATE], _connection(request)
+    seconds, most_values = state.timeouts.body, state.limits.values
     try:
         # Data that came with the headers, as short bodies do, needs no timer.
         async with nullcontext() if request.content.is_eof() else asyncio.timeout(seconds):
-            request[_BODY] = received = await _read(request, usage, state.limits.body)
+            request[_BODY] = body = await _read(request, usage, state.limits.body)
     except TimeoutError:
         state.slow(Slow.BODY, route=_route(request), seconds=seconds)
         answer = _short(HTTPStatus.REQUEST_TIMEOUT, f"the request body did not arrive within {seconds:g} s")
         answer.force_close()
         return answer
-    if 0 < state.limits.values < _values(received):
-        raise _dense(state.limits.values, len(received))
-    usage.namespace = _namespace(received)
+    # About how many JSON values a long body has, at least.
+    if most_values and len(body) > LONG and sum(map(body.count, (b",", b"[", b"{"))) > most_values:
+        text = f"the request body has more than {LONG} bytes, and more than {most_values} commas and brackets"
+        raise web.HTTPRequestEntityTooLarge(LONG, len(body), text=text)
+    # API servers and schedulers write the namespace before anything of the pod's owner, except names. It
+    # decides only whose turn it is, and handlers correct that.
+    named = _NAMESPACE.search(body, 0, _EARLY)
+    usage.namespace = named[1].decode() if named else ""
     usage.begin()
-    with _working(request):
-        async with _passing(state, usage):
+    if connection:
+        connection.work()
+    try:
+        return await _in_turn(request, handler, usage)
+    finally:
+        if connection:
+            connection.rest()
+
+
+async def _in_turn(request: web.Request, handler: Handler, usage: Usage) -> web.StreamResponse:
+    """Handle a call when it is its turn: long bodies go one at a time, short ones in parallel."""
+    state, clock = request.app[SERVER_STATE], asyncio.get_running_loop().time
+    is_short = usage.bytes <= LARGE
+    queue, amount = (state.short, usage.bytes) if is_short else (state.long, 1)
+    async with queue.passing(usage.tenant, amount) as taken:
+        began = clock()
+        try:
             await state.turns.wait(usage.tenant, max(usage.bytes, LEAST))
             CALL.set(CallWork(state.work, Tenant(usage.peer.proven, usage.namespace)))
             return await handler(request)
-
-
-def _check_headers(request: web.Request, longest: int) -> None:
-    """Raise `HTTPException` for a body that is not accepted."""
-    if not request.body_exists:
-        return
-    coding = request.headers.get("Content-Encoding", PLAIN)
-    if coding != PLAIN:
-        raise web.HTTPUnsupportedMediaType(
-            text=(f"content encoding {coding} is not supported: send the body without one")
-        )
-    if (request.content_length or 0) > longest:
-        raise _too_large(longest, request.content_length or 0)
+        finally:
+            # A pause after one of the longest.
+            if usage.bytes > HUGE and state.load.open > 1:
+                taken.rest = min(clock() - began, LONGEST_REST)
 
 
 async def _read(request: web.Request, usage: Usage, longest: int) -> bytes:
     """Return the body, counted as it arrives; raise `Overloaded`, `HTTPException` and `_Unreadable`."""
+    coding = request.headers.get("Content-Encoding", PLAIN)
+    if request.body_exists and coding != PLAIN:
+        text = f"content encoding {coding} is not supported: send the body without one"
+        raise web.HTTPUnsupportedMediaType(text=text)
+    too_large = f"the request body has more than {longest} bytes"
+    if request.body_exists and (request.content_length or 0) > longest:
+        raise web.HTTPRequestEntityTooLarge(longest, request.content_length or 0, text=too_large)
     body = io.BytesIO()
-    while chunk := await _next(request):
+    while True:
+        try:
+            chunk = await request.content.readany()
+        except Exception as error:
+            # aiohttp raises many errors for a peer that is gone, RuntimeError among them.
+            raise _Unreadable(f"{type(error).__name__}: {error}") from error
+        if not chunk:
+            return body.getvalue()
         usage.arrived(len(chunk))
         body.write(chunk)
         if usage.bytes > longest:
-            raise _too_large(longest, usage.bytes)
-    return body.getvalue()
-
-
-def _namespace(body: bytes) -> str:
-    """Return the namespace that a body names first; empty if it names none early.
-
-    API servers and schedulers write it before anything of the pod's owner, except names. It decides only
-    whose turn it is, and handlers correct that.
-    """
-    named = _NAMESPACE.search(body, 0, _EARLY)
-    return named[1].decode() if named else ""
-
-
-def _too_large(longest: int, size: int) -> web.HTTPException:
-    return web.HTTPRequestEntityTooLarge(
-        longest, size, text=f"the request body has more than {longest} bytes"
-    )
-
-
-def _values(body: bytes) -> int:
-    """Return about how many JSON values a long body has, at least; 0 for others."""
-    return sum(map(body.count, (b",", b"[", b"{"))) if len(body) > LONG else 0
-
-
-def _dense(most: int, size: int) -> web.HTTPException:
-    text = f"the request body has more than {LONG} bytes, and more than {most} commas and brackets"
-    return web.HTTPRequestEntityTooLarge(LONG, size, text=text)
-
-
-async def _next(request: web.Request) -> bytes:
-    """Return the part of the body that has arrived; empty at its end."""
-    try:
-        return await request.content.readany()
-    except Exception as error:
-        # aiohttp raises many errors for a peer that is gone, RuntimeError among them.
-        raise _Unreadable(f"{type(error).__name__}: {error}") from error
-
-
-@contextmanager
-def _working(request: web.Request) -> Iterator[None]:
-    """Keep the connection, without reading from it, until there is an answer."""
-    connection = request.protocol
-    if not isinstance(connection, HttpConnection):
-        yield
-        return
-    connection.work()
-    try:
-        yield
-    finally:
-        connection.rest()
-
-
-def _passing(state: ServerState, usage: Usage) -> AbstractAsyncContextManager[object]:
-    """Return the turn of a call: long bodies go one at a time, short ones in parallel."""
-    if usage.bytes <= LARGE:
-        return state.short.passing(usage.tenant, usage.bytes)
-    return _long(state, usage)
-
-
-@asynccontextmanager
-async def _long(state: ServerState, usage: Usage) -> AsyncIterator[None]:
-    """Handle a long body, with a pause after one of the longest."""
-    clock = asyncio.get_running_loop().time
-    async with state.long.passing(usage.tenant, 1) as taken:
-        began = clock()
-        try:
-            yield
-        finally:
-            if usage.bytes > HUGE and state.load.open > 1:
-                taken.rest = min(clock() - began, LONGEST_REST)
+            raise web.HTTPRequestEntityTooLarge(longest, usage.bytes, text=too_large)
 
 
 def _short(status: int, text: str) -> web.Response:

@@ -37,8 +37,6 @@ PAUSE_SECONDS = 1.0
 LONGEST_HEAD = 32 * 1024
 # What one connection can make the kernel, and asyncio's TLS, hold before it is counted.
 BUFFERED = 64 * 1024
-# The bytes of an int in C.
-INT = 4
 
 
 class HttpConnection(web.RequestHandler):
@@ -55,9 +53,8 @@ class HttpConnection(web.RequestHandler):
             keepalive_timeout=listener.state.timeouts.idle,
             lingering_time=listener.state.timeouts.lingering,
         )
-        self.peer = peer
-        self.accepted = accepted
-        self._listener = listener
+        self.peer, self.accepted = peer, accepted
+        self._listener, self._state = listener, listener.state
         self._head = 0
         self.received_at = 0.0
         """When the first byte of the last request arrived, in seconds of `time.perf_counter`."""
@@ -66,16 +63,14 @@ class HttpConnection(web.RequestHandler):
         self._works, self._early = False, b""
         self._deadline: asyncio.TimerHandle | None = None
         self._taking: asyncio.TimerHandle | None = None
-        self._setup_task: asyncio.Task[None] | None = None
-        self.is_in = False
+        self.setup_task: asyncio.Task[None] | None = None
+        """Leads to the first byte, and is cancelled if the connection is closed before."""
 
-    def set_setup_task(self, task: "asyncio.Task[None]") -> None:
-        """Set the task that leads to the first byte, to be cancelled if the connection is closed before."""
-        self._setup_task = task
+        self.is_in = False
 
     def end_setup(self) -> None:
         """Release everything if no connection came of it: the collector is late for TLS."""
-        self._setup_task = None
+        self.setup_task = None
         if not self.is_in:
             self.accepted.close()
             self.connection_lost(None)
@@ -101,7 +96,7 @@ class HttpConnection(web.RequestHandler):
     def pause_writing(self) -> None:
         """Start the timer for an answer that is not read."""
         super().pause_writing()
-        self._taking = self._loop.call_later(self._listener.state.timeouts.answer, self._not_taken)
+        self._taking = self._loop.call_later(self._state.timeouts.answer, self._not_taken)
 
     def resume_writing(self) -> None:
         """Stop the timer: most of the answer was read."""
@@ -114,7 +109,7 @@ class HttpConnection(web.RequestHandler):
             self._taking = None
 
     def _not_taken(self) -> None:
-        self._listener.state.slow(Slow.ANSWER, seconds=self._listener.state.timeouts.answer)
+        self._state.slow(Slow.ANSWER, seconds=self._state.timeouts.answer)
         if self.transport is not None:
             self.transport.abort()
 
@@ -122,7 +117,8 @@ class HttpConnection(web.RequestHandler):
         """Pass on bytes, and limit the time for headers."""
         if self._works and data:
             self._early += data
-            self._pause()
+            if self.transport is not None:
+                self.transport.pause_reading()
             return
         before, between_calls = self._request_count, self._between_calls()
         if between_calls and data and not self._head:
@@ -138,9 +134,7 @@ class HttpConnection(web.RequestHandler):
             if self._head > LONGEST_HEAD:
                 self._refuse("the headers are too long")
             elif self._deadline is None:
-                self._deadline = self._loop.call_later(
-                    self._listener.state.timeouts.headers, self._headers_timed_out
-                )
+                self._deadline = self._loop.call_later(self._state.timeouts.headers, self._headers_timed_out)
 
     def _between_calls(self) -> bool:
         """Return whether data belongs to the headers of the next request, not to a body."""
@@ -159,11 +153,11 @@ class HttpConnection(web.RequestHandler):
 
     def _headers_timed_out(self) -> None:
         self._deadline = None
-        self._listener.state.slow(Slow.HEADERS, seconds=self._listener.state.timeouts.headers)
+        self._state.slow(Slow.HEADERS, seconds=self._state.timeouts.headers)
         self.cut()
 
     def _refuse(self, reason: str) -> None:
-        self._listener.state.malformed(reason)
+        self._state.malformed(reason)
         self.cut()
 
     def cut(self) -> None:
@@ -172,19 +166,18 @@ class HttpConnection(web.RequestHandler):
         self.force_close()
         if transport is not None:
             transport.abort()
-        elif self._setup_task is not None:
-            self._setup_task.cancel()
+        elif self.setup_task is not None:
+            self.setup_task.cancel()
         else:
             self._listener.accepted.withdraw(self)
             self.end_setup()
 
     def waits(self) -> bool:
         """Return whether bytes have come that are not read yet, as while this process is busy."""
-        return (
-            self.is_in
-            and self.accepted.fileno() >= 0
-            and any(fcntl.ioctl(self.accepted, termios.FIONREAD, bytes(INT)))
-        )
+        if not self.is_in or self.accepted.fileno() < 0:
+            return False
+        # The number is an int in C.
+        return any(fcntl.ioctl(self.accepted, termios.FIONREAD, bytes(4)))
 
     def work(self) -> None:
         """Keep the connection while a call is handled: nothing more is read before its answer."""
@@ -201,10 +194,6 @@ class HttpConnection(web.RequestHandler):
     def serve(self) -> None:
         """Note that a call has been answered well."""
         self._listener.connections.serve(self)
-
-    def _pause(self) -> None:
-        if self.transport is not None:
-            self.transport.pause_reading()
 
     def _resume_reading(self) -> None:
         """Process what arrived meanwhile, and continue reading."""
@@ -223,7 +212,7 @@ class HttpConnection(web.RequestHandler):
         """Return the answer to an unreadable request; any client can send one, so it is no internal error."""
         if status != web.HTTPBadRequest.status_code:
             return super().handle_error(request, status, exc, message)
-        self._listener.state.malformed(type(exc).__name__)
+        self._state.malformed(type(exc).__name__)
         answer = web.json_response({"error": "the request is not valid HTTP"}, status=status)
         answer.force_close()
         return answer
@@ -271,37 +260,31 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._pause(error)
+                # There are no file descriptors, or no memory: some calls may end meanwhile.
+                self.state.quiet_log.warning("server.full", error=error, connections=len(self.connections))
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self.opened)
+                loop.call_later(PAUSE_SECONDS, self._resume)
                 return
             accepted.settimeout(0)
-            self._admit(accepted, Peer(str(address[0])))
-
-    def _pause(self, error: OSError) -> None:
-        """Pause without file descriptors or memory: some calls may end meanwhile."""
-        self.state.quiet_log.warning("server.full", error=error, connections=len(self.connections))
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self.opened)
-        loop.call_later(PAUSE_SECONDS, self._resume)
+            connection = HttpConnection(self.server, accepted, Peer(str(address[0])), listener=self)
+            self.connections.enter(connection)
+            self.accepted.join(connection)
+            if not self._setting_up:
+                self._setting_up = True
+                asyncio.get_running_loop().call_soon(self._set_up_some)
 
     def _resume(self) -> None:
         # It may have been closed meanwhile.
         if self.opened.fileno() >= 0:
             asyncio.get_running_loop().add_reader(self.opened, self._accept)
 
-    def _admit(self, accepted: socket.socket, peer: Peer) -> None:
-        connection = HttpConnection(self.server, accepted, peer, listener=self)
-        self.connections.enter(connection)
-        self.accepted.join(connection)
-        if not self._setting_up:
-            self._setting_up = True
-            asyncio.get_running_loop().call_soon(self._set_up_some)
-
     def _set_up_some(self) -> None:
         """Set up some connections, and the next ones in the next round."""
         loop, some = asyncio.get_running_loop(), HANDSHAKES_AT_ONCE if self.context else SET_UP_AT_ONCE
         while some and (connection := self.accepted.next()):
             task = loop.create_task(self._set_up(connection))
-            connection.set_setup_task(task)
+            connection.setup_task = task
             self._coming.add(task)
             task.add_done_callback(partial(self._end_setup, connection))
             some -= 1
@@ -310,25 +293,21 @@ class Listener:
             loop.call_soon(self._set_up_some)
 
     async def _set_up(self, connection: HttpConnection) -> None:
-        """Set up a new connection, with TLS if configured."""
+        """Hand a new connection to asyncio, which closes it on failure; with TLS if configured."""
+        timeouts = self.state.timeouts
         try:
-            await self._connect(connection)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                connection.accepted,
+                ssl=self.context,
+                ssl_handshake_timeout=timeouts.handshake if self.context else None,
+                ssl_shutdown_timeout=timeouts.lingering if self.context else None,
+            )
         except ConnectionAbortedError:
-            self.state.slow(Slow.HANDSHAKE, seconds=self.state.timeouts.handshake)
+            self.state.slow(Slow.HANDSHAKE, seconds=timeouts.handshake)
         except OSError as error:
             self.state.no_handshake(error)
 
     def _end_setup(self, connection: HttpConnection, task: "asyncio.Task[None]") -> None:
         self._coming.discard(task)
         connection.end_setup()
-
-    async def _connect(self, connection: HttpConnection) -> None:
-        """Hand the connection to asyncio, which closes it on failure."""
-        timeouts = self.state.timeouts
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: connection,
-            connection.accepted,
-            ssl=self.context,
-            ssl_handshake_timeout=timeouts.handshake if self.context else None,
-            ssl_shutdown_timeout=timeouts.lingering if self.context else None,
-        )
