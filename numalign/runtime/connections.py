@@ -67,9 +67,19 @@ class ConnectionTable:
         return len(self._groups)
 
     def enter(self, connection: OpenConnection) -> None:
-        """Add a connection; if there is no room, another one is closed."""
+        """Add a connection; if there is no room, another one is closed, unless none is idle."""
         if self.size and len(self) >= self.size:
-            self._make_room()
+            # One over which a call is coming is passed over, a few times at most.
+            dispensable = self._most_dispensable()
+            for _ in range(MOST_PASSED):
+                if not dispensable or not dispensable.waits():
+                    break
+                self.rest(dispensable)
+                dispensable = self._most_dispensable()
+            if dispensable:
+                self.leave(dispensable)
+                self.displaced()
+                dispensable.cut()
         self._came += 1
         self._add(connection, ConnectionGroup(connection.peer))
         self.rest(connection)
@@ -130,22 +140,6 @@ class ConnectionTable:
     def knows(self, peer: Peer) -> bool:
         """Return whether a peer has been served."""
         return peer in self._calls
-
-    def _make_room(self) -> None:
-        """Close an idle connection; none if none is idle.
-
-        One over which a call is coming is passed over, a few times at most.
-        """
-        connection = self._most_dispensable()
-        for _ in range(MOST_PASSED):
-            if not connection or not connection.waits():
-                break
-            self.rest(connection)
-            connection = self._most_dispensable()
-        if connection:
-            self.leave(connection)
-            self.displaced()
-            connection.cut()
 
     def _most_dispensable(self) -> OpenConnection | None:
         """Return the connection idle for longest of one group; None if none is idle."""

@@ -52,15 +52,17 @@ async def patiently(work: Iterator[None]) -> None:
         await time_slice.share()
 
 
-async def result_of(work: Generator[None, None, Result]) -> Result:
+async def result_of(work: Generator[None, None, Result], time_slice: TimeSlice | None = None) -> Result:
     """Return the result of work that is done `patiently`."""
-    results: list[Result] = []
-
-    def steps() -> Iterator[None]:
-        results.append((yield from work))
-
-    await patiently(steps())
-    return results[0]
+    time_slice = time_slice or TimeSlice()
+    await time_slice.share()
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+        await time_slice.share()
 
 
 class Pace(Protocol):
@@ -75,12 +77,4 @@ class Pace(Protocol):
 async def computed(pace: Pace, answer: Callable[[], Result]) -> Result:
     """Compute an answer, while other tasks run in between."""
     time_slice = TimeSlice()
-    await time_slice.share()
-    steps = pace.in_steps(answer, time_slice.is_over)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            result: Result = done.value
-            return result
-        await time_slice.share()
+    return await result_of(pace.in_steps(answer, time_slice.is_over), time_slice)

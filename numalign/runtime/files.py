@@ -25,15 +25,15 @@ class Stamp:
 
 def stamps(paths: Sequence[Path]) -> tuple[Stamp, ...]:
     """Return the current stamps of files, through symbolic links; take them before reading."""
-    return tuple(map(_stamp, paths))
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        status = path.stat()
-    except OSError:
-        return Stamp()
-    return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
+    found = list[Stamp]()
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            found.append(Stamp())
+        else:
+            found.append(Stamp(status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(found)
 
 
 async def watch(

@@ -89,60 +89,50 @@ class LineWriter:
 
     def _write_all(self) -> None:
         """Run the thread until the file is closed."""
-        while (lines := self._waiting())[-1] is not None:
-            self._write(lines)
-        self._write(lines[:-1])
+        lines: list[bytes | None] = [b""]
+        while lines[-1] is not None:
+            # At least one line, and others that are there already; None is the end.
+            lines = [self._queue.get()]
+            with suppress(queue.Empty):
+                while lines[-1] is not None and len(lines) < TOGETHER:
+                    lines.append(self._queue.get_nowait())
+            self._write([line for line in lines if line is not None])
 
-    def _waiting(self) -> list[bytes | None]:
-        """Return at least one line, and others that are there already; None is the end."""
-        lines = [self._queue.get()]
-        with suppress(queue.Empty):
-            while lines[-1] is not None and len(lines) < TOGETHER:
-                lines.append(self._queue.get_nowait())
-        return lines
-
-    def _write(self, lines: Sequence[bytes | None]) -> None:
+    def _write(self, lines: Sequence[bytes]) -> None:
         """Write lines one by one: a pipe takes a short one as a whole or not at all (pipe(7), PIPE_BUF)."""
         try:
             self._reopen_if_moved()
         except OSError as error:
             self._failed(error, len(lines))
             return
-        for line in filter(None, lines):
+        for line in lines:
+            # On a new line if the last was truncated, as on a full disk.
+            text, done = b"\n" * self._cut_off + line + b"\n", 0
             try:
-                self._write_line(line)
+                while done < len(text):
+                    done += os.write(self._file, text[done:])
             except OSError as error:
                 self._failed(error, 1)
             else:
                 self._lines.labels(LineResult.WRITTEN).inc()
+            self._cut_off = self._cut_off if done == 0 else done < len(text)
 
     def _failed(self, error: OSError, count: int) -> None:
         self._lines.labels(LineResult.FAILED).inc(count)
         if self._quiet_log:
             self._quiet_log.error("audit.failed", error=error)
 
-    def _write_line(self, line: bytes) -> None:
-        """Write a line, on a new line if the last was truncated, as on a full disk."""
-        text = b"\n" * self._cut_off + line + b"\n"
-        done = 0
-        try:
-            while done < len(text):
-                done += os.write(self._file, text[done:])
-        finally:
-            self._cut_off = self._cut_off if done == 0 else done < len(text)
-
     def _reopen_if_moved(self) -> None:
-        if self._path and not self._is_at(self._path):
-            moved, self._file = self._file, self._opened()
-            self._cut_off = False
-            os.close(moved)
-
-    def _is_at(self, path: Path) -> bool:
-        """Return whether the open file is the one at a path."""
+        if not self._path:
+            return
         try:
-            return os.path.samestat(os.fstat(self._file), path.stat())
+            moved = not os.path.samestat(os.fstat(self._file), self._path.stat())
         except FileNotFoundError:
-            return False
+            moved = True
+        if moved:
+            old, self._file = self._file, self._opened()
+            self._cut_off = False
+            os.close(old)
 
 
 @contextmanager

@@ -23,46 +23,31 @@ DebugState = Callable[[], Mapping[str, object]]
 """The state of a program for `/debug/state`; anything that JSON or `str` can show."""
 
 
-@dataclass(frozen=True, slots=True)
 class Counters:
-    """The metrics of calls."""
+    """The metrics of calls, at zero for known labels."""
 
-    requests: Counter
-    failures: Counter
-    shed: Counter
-    slow: Counter
-    malformed: Counter
-    proven: Counter
-    handshakes: Counter
-    displaced: Counter
-
-    @classmethod
-    def of(cls, registry: CollectorRegistry) -> "Counters":
-        """Return declared counters, at zero for known labels."""
+    def __init__(self, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
-        counters = cls(
-            requests=counter(
-                f"{PREFIX}http_requests", "Answers, by route and status code.", ["route", "code"]
-            ),
-            failures=counter(
-                f"{PREFIX}http_failures", "Calls that failed because of an internal error.", ["route"]
-            ),
-            shed=counter(
-                f"{PREFIX}http_shed", "Calls rejected with 503 because too much was in flight.", ["reason"]
-            ),
-            slow=counter(f"{PREFIX}http_slow", "Calls that timed out, by part.", ["part"]),
-            malformed=counter(f"{PREFIX}http_malformed", "Requests that are not valid HTTP."),
-            proven=counter(f"{PREFIX}http_proven", "Calls of clients with a valid client certificate."),
-            handshakes=counter(f"{PREFIX}tls_handshake_failures", "Failed TLS handshakes."),
-            displaced=counter(
-                f"{PREFIX}http_connections_displaced", "Connections closed to make room for new ones."
-            ),
+        self.requests = counter(
+            f"{PREFIX}http_requests", "Answers, by route and status code.", ["route", "code"]
+        )
+        self.failures = counter(
+            f"{PREFIX}http_failures", "Calls that failed because of an internal error.", ["route"]
+        )
+        self.shed = counter(
+            f"{PREFIX}http_shed", "Calls rejected with 503 because too much was in flight.", ["reason"]
+        )
+        self.slow = counter(f"{PREFIX}http_slow", "Calls that timed out, by part.", ["part"])
+        self.malformed = counter(f"{PREFIX}http_malformed", "Requests that are not valid HTTP.")
+        self.proven = counter(f"{PREFIX}http_proven", "Calls of clients with a valid client certificate.")
+        self.handshakes = counter(f"{PREFIX}tls_handshake_failures", "Failed TLS handshakes.")
+        self.displaced = counter(
+            f"{PREFIX}http_connections_displaced", "Connections closed to make room for new ones."
         )
         for reason in ShedReason:
-            counters.shed.labels(reason)
+            self.shed.labels(reason)
         for slow in Slow:
-            counters.slow.labels(slow)
-        return counters
+            self.slow.labels(slow)
 
 
 @dataclass(slots=True)
@@ -95,7 +80,7 @@ class ServerState:
 
     def __post_init__(self) -> None:
         self.load = load = Load.of(self.limits)
-        self.counters = Counters.of(self.registry)
+        self.counters = Counters(self.registry)
         self.metrics = MetricsPage(self.registry)
         self.quiet_log = QuietLog(self.log)
         self.connections = ConnectionTable(self.limits.connections, displaced=self.counters.displaced.inc)

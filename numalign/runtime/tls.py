@@ -64,20 +64,37 @@ class ServingPair:
 
 def load(pair: PairFiles, *, now: datetime, client_ca: Path | None = None) -> ServingPair:
     """Read and check a pair, and the CA for callers; raise `BadPair` with all mistakes."""
-    before = _contents(pair)
-    certificate = _examined(pair, before, now=now)
+    before = _contents(pair.cert, pair.key)
+    certificates, key = chain(before[0]), private_key(before[1])
+    mistakes = [
+        Mistake(str(path), result)
+        for path, result in ((pair.cert, certificates), (pair.key, key))
+        if isinstance(result, str)
+    ]
+    if isinstance(certificates, str):
+        raise BadPair(mistakes)
+    # The serving certificate is the first in its file.
+    certificate = certificates[0]
+    mistakes += (Mistake(str(pair.cert), text) for text in out_of_date(certificate, now=now))
+    if not isinstance(key, str) and public(certificate) != public(key):
+        mistakes.append(Mistake(str(pair.key), f"does not match the certificate in {pair.cert}"))
+    if mistakes:
+        raise BadPair(mistakes)
     context = bare_context(request_certificate=client_ca is not None)
     if client_ca:
-        context.load_verify_locations(cadata=_authority(client_ca))
+        authority = chain(*_contents(client_ca))
+        if isinstance(authority, str):
+            raise BadPair([Mistake(str(client_ca), authority)])
+        pem = "".join(one.public_bytes(Encoding.PEM).decode() for one in authority)
+        context.load_verify_locations(cadata=pem)
     try:
         # A passphrase is given so that OpenSSL never asks the terminal for one.
         context.load_cert_chain(pair.cert, pair.key, password=lambda: b"")
     except (ssl.SSLError, OSError) as error:
         raise BadPair([Mistake(str(pair.cert), f"cannot be served: {error}")]) from error
-    if _contents(pair) != before:
+    if _contents(pair.cert, pair.key) != before:
         raise BadPair([Mistake(str(pair.cert), "or its key changed while they were read")])
-    serial = f"{certificate.serial_number:x}"
-    return ServingPair(context, serial, certificate.not_valid_after_utc)
+    return ServingPair(context, f"{certificate.serial_number:x}", certificate.not_valid_after_utc)
 
 
 def bare_context(*, request_certificate: bool = False) -> ssl.SSLContext:
@@ -91,18 +108,6 @@ def bare_context(*, request_certificate: bool = False) -> ssl.SSLContext:
     if request_certificate:
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
-
-
-def _authority(path: Path) -> str:
-    """Return the certificates of a CA, in PEM form; raise `BadPair` if they are invalid."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadPair([Mistake(str(path), f"cannot be read: {error.strerror}")]) from error
-    certificates = chain(content)
-    if isinstance(certificates, str):
-        raise BadPair([Mistake(str(path), certificates)])
-    return "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates)
 
 
 class Keeper:
@@ -181,33 +186,16 @@ class Keeper:
         connection.context = self._current.context
 
 
-def _contents(pair: PairFiles) -> tuple[bytes, bytes]:
-    contents, mistakes = [], []
-    for path in (pair.cert, pair.key):
+def _contents(*paths: Path) -> list[bytes]:
+    contents, mistakes = list[bytes](), list[Mistake]()
+    for path in paths:
         try:
             contents.append(path.read_bytes())
         except OSError as error:
             mistakes.append(Mistake(str(path), f"cannot be read: {error.strerror}"))
     if mistakes:
         raise BadPair(mistakes)
-    return contents[0], contents[1]
-
-
-def _examined(pair: PairFiles, contents: tuple[bytes, bytes], *, now: datetime) -> x509.Certificate:
-    """Return the serving certificate, which is the first in its file."""
-    certificates, key = chain(contents[0]), private_key(contents[1])
-    mistakes = [
-        Mistake(str(path), result)
-        for path, result in ((pair.cert, certificates), (pair.key, key))
-        if isinstance(result, str)
-    ]
-    if not isinstance(certificates, str):
-        mistakes += (Mistake(str(pair.cert), text) for text in out_of_date(certificates[0], now=now))
-        if not isinstance(key, str) and public(certificates[0]) != public(key):
-            mistakes.append(Mistake(str(pair.key), f"does not match the certificate in {pair.cert}"))
-        if not mistakes:
-            return certificates[0]
-    raise BadPair(mistakes)
+    return contents
 
 
 def chain(content: bytes) -> tuple[x509.Certificate, ...] | str:

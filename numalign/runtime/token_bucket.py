@@ -15,13 +15,10 @@ class TokenBucket:
 
     def take(self) -> bool:
         """Take a token; False if there is none."""
-        self._fill()
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._filled) * self._per_second)
+        self._filled = now
         if self._tokens < 1:
             return False
         self._tokens -= 1
         return True
-
-    def _fill(self) -> None:
-        now = self._clock()
-        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._filled) * self._per_second)
-        self._filled = now

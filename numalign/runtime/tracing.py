@@ -19,9 +19,6 @@ from numalign.runtime.logs import Log
 SpanAttributes = Mapping[str, str | bool | int]
 """The attributes of a span. They are cut when stored; none may be the value of an annotation."""
 
-TRACEPARENT = "traceparent"
-"""The header that propagates a trace (W3C Trace Context)."""
-
 
 class CallSpan(Protocol):
     """An unfinished call or write, to which attributes can be added."""

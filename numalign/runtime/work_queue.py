@@ -72,7 +72,12 @@ class WorkQueue:
 
     def _next_round(self) -> None:
         while self._waiting:
-            tenant = self._next()
+            tenants = [tenant for tenant in self._waiting if tenant.proven] or [*self._waiting]
+            if next(self._rounds) % SHARED_TURNS:
+                tenant = min(tenants, key=lambda one: (self._waiting[one][0].length, self._time_of(one)))
+            else:
+                tenant = min(tenants, key=self._time_of)
+                self._served = max(self._served, self._time_of(tenant))
             place = heappop(self._waiting[tenant])
             if not self._waiting[tenant]:
                 del self._waiting[tenant]
@@ -82,14 +87,6 @@ class WorkQueue:
                 break
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._next_round)
-
-    def _next(self) -> Tenant:
-        tenants = [tenant for tenant in self._waiting if tenant.proven] or [*self._waiting]
-        if next(self._rounds) % SHARED_TURNS:
-            return min(tenants, key=lambda tenant: (self._waiting[tenant][0].length, self._time_of(tenant)))
-        chosen = min(tenants, key=self._time_of)
-        self._served = max(self._served, self._time_of(chosen))
-        return chosen
 
     def _time_of(self, tenant: Tenant) -> float:
         return self._spent.peek(tenant) or 0.0

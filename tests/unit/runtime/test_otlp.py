@@ -11,9 +11,11 @@ from prometheus_client import CollectorRegistry
 
 from numalign.model.errors import BadInput
 from numalign.runtime import otlp, tracing
-from numalign.runtime.tracing import TRACEPARENT
 from tests.worlds.log import RecordedLog
 from tests.worlds.otlp import OtlpReceiver, receiving
+
+TRACEPARENT = "traceparent"
+"""The header of a trace (W3C Trace Context)."""
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = {TRACEPARENT: f"00-{TRACE}-{PARENT}-01"}

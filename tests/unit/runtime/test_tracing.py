@@ -6,13 +6,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from numalign.runtime.tracing import TRACEPARENT
 from tests.system.attack import objects
 from tests.worlds.otlp import OtlpReceiver, receiving
 from tools.clusters import programs
 from tools.clusters.http_calls import JSON, Connection, Door, once, request
 from tools.clusters.processes import until
 from tools.clusters.programs import Running
+
+TRACEPARENT = "traceparent"
+"""The header of a trace (W3C Trace Context)."""
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 HEADERS = {"Content-Type": JSON, TRACEPARENT: f"00-{TRACE}-b7ad6b7169203331-01"}
