@@ -59,8 +59,7 @@ class ProcessSettings(Settings):
         ),
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info",
-        description="Minimum level of log lines. info includes every notable decision.",
+        default="info", description="Minimum level of log lines. info includes every notable decision."
     )
     log_format: Literal["json", "text"] = Field(
         default="json",

@@ -172,11 +172,7 @@ def _plain(value: object) -> object:
 
 @contextlib.asynccontextmanager
 async def listening(
-    app: web.Application,
-    settings: ServingSettings,
-    *,
-    clock: Clock = utc_now,
-    grace: float = GRACE_SECONDS,
+    app: web.Application, settings: ServingSettings, *, clock: Clock = utc_now, grace: float = GRACE_SECONDS
 ) -> AsyncIterator[Listening]:
     """Serve inside the `async with`; leaving it closes the sockets and waits for open calls.
 
@@ -358,10 +354,7 @@ async def _running(tasks: Mapping[str, BackgroundTask], *, log: Log, stop: Stop)
 
 
 async def measure_lag(
-    registry: CollectorRegistry,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Sleep = asyncio.sleep,
+    registry: CollectorRegistry, *, clock: Callable[[], float] = time.monotonic, sleep: Sleep = asyncio.sleep
 ) -> None:
     """Measure the delay of the event loop; never returns.
 

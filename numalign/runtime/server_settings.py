@@ -107,8 +107,7 @@ class ServerSettings(ServingSettings):
         description=("PEM file with the serving certificate, followed by its intermediate certificates."),
     )
     tls_key: Path | None = Field(
-        default=None,
-        description="PEM file with the private key of the certificate, without a passphrase.",
+        default=None, description="PEM file with the private key of the certificate, without a passphrase."
     )
     tls_reload_seconds: float = Field(
         default=10.0,
