@@ -98,25 +98,26 @@ class QuietLog:
 
     def info(self, event: str, /, **fields: object) -> None:
         """Log what happened, within the limit."""
-        if self._is_time(event):
-            self.log.info(event, **fields, **self._omitted_before(event))
+        if self._is_time(event, fields):
+            self.log.info(event, **fields)
 
     def warning(self, event: str, /, **fields: object) -> None:
         """Log what someone should look at soon, within the limit."""
-        if self._is_time(event):
-            self.log.warning(event, **fields, **self._omitted_before(event))
+        if self._is_time(event, fields):
+            self.log.warning(event, **fields)
 
     def error(self, event: str, /, **fields: object) -> None:
         """Log what is broken now, within the limit."""
-        if self._is_time(event):
-            self.log.error(event, **fields, **self._omitted_before(event))
+        if self._is_time(event, fields):
+            self.log.error(event, **fields)
 
     def failed(self, event: str, error: BaseException, /, **fields: object) -> None:
         """Log what is broken now, with the error and where it was raised, within the limit."""
-        if self._is_time(event):
-            self.log.failed(event, error, **fields, **self._omitted_before(event))
+        if self._is_time(event, fields):
+            self.log.failed(event, error, **fields)
 
-    def _is_time(self, event: str) -> bool:
+    def _is_time(self, event: str, fields: dict[str, object]) -> bool:
+        """Return whether to log an event, and add how many lines were omitted before to its fields."""
         now = self.clock()
         since, count = self._logged.get(event, (now, 0))
         if now - since >= self.every:
@@ -125,11 +126,9 @@ class QuietLog:
             self._omitted[event] += 1
             return False
         self._logged[event] = since, count + 1
+        if omitted := self._omitted.pop(event, 0):
+            fields["unsaid"] = omitted
         return True
-
-    def _omitted_before(self, event: str) -> dict[str, int]:
-        omitted = self._omitted.pop(event, 0)
-        return {"unsaid": omitted} if omitted else {}
 
 
 def to(stream: TextIO, *, level: str, form: str) -> Log:

@@ -22,13 +22,11 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, TextIO, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NoReturn, TextIO, TypeVar
 
-import annotated_types
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
 
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import about, sources
@@ -127,7 +125,13 @@ def load(model: type[T], *, argv: Sequence[str], environ: Mapping[str, str]) -> 
 
     Raise `SettingsError` with all mistakes. A value that another source overrides is not checked.
     """
-    readings = _readings(model, argv=argv, environ=environ)
+    in_environment = sources.environment(environ, names=model.model_fields, renamed=model.renamed)
+    readings = [_flags(model, argv), in_environment]
+    paths = [reading.values[sources.CONFIG] for reading in readings if sources.CONFIG in reading.values]
+    if paths and not paths[0].text:
+        readings.append(Reading(mistakes=(Mistake(paths[0].origin, "needs a path"),)))
+    elif paths:
+        readings.append(sources.file(Path(paths[0].text), names=model.model_fields, renamed=model.renamed))
     values = dict(ChainMap(*(dict(reading.values) for reading in readings)))
     values.pop(sources.CONFIG, None)
     settings, bad = _validated(model, values)
@@ -154,20 +158,6 @@ def _flags(model: type[Settings], argv: Sequence[str]) -> Reading:
     )
 
 
-def _readings(model: type[Settings], *, argv: Sequence[str], environ: Mapping[str, str]) -> list[Reading]:
-    """Return the values of each source, in order of precedence."""
-    readings = [
-        _flags(model, argv),
-        sources.environment(environ, names=model.model_fields, renamed=model.renamed),
-    ]
-    paths = [r.values[sources.CONFIG] for r in readings if sources.CONFIG in r.values]
-    if paths and not paths[0].text:
-        readings.append(Reading(mistakes=(Mistake(paths[0].origin, "needs a path"),)))
-    elif paths:
-        readings.append(sources.file(Path(paths[0].text), names=model.model_fields, renamed=model.renamed))
-    return readings
-
-
 def _validated(model: type[T], values: Mapping[str, RawValue]) -> tuple[T, dict[str, Mistake]]:
     """Return the settings, with defaults in place of invalid values, and the mistakes by name."""
     bad = {
@@ -183,17 +173,14 @@ def _validated(model: type[T], values: Mapping[str, RawValue]) -> tuple[T, dict[
         return good(), bad
     except ValidationError as error:
         for detail in error.errors():
-            name = str(detail["loc"][0])
-            bad[name] = Mistake(values[name].origin, _complaint(model.model_fields[name], detail))
+            name, text = str(detail["loc"][0]), str(detail["input"])
+            info = model.model_fields[name]
+            hint = sources.did_you_mean(text, _choices(info))
+            why = f"expected {_expected(info)}{hint}"
+            if detail["type"] == "value_error":
+                why = str(detail["ctx"]["error"])
+            bad[name] = Mistake(values[name].origin, f'"{text}" is invalid: {why}')
     return good(), bad
-
-
-def _complaint(info: FieldInfo, detail: ErrorDetails) -> str:
-    text = str(detail["input"])
-    if detail["type"] == "value_error":
-        return f'"{text}" is invalid: {detail["ctx"]["error"]}'
-    hint = sources.did_you_mean(text, _choices(info))
-    return f'"{text}" is invalid: expected {_expected(info)}{hint}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +201,15 @@ def explained(model: type[Settings]) -> dict[type, list[SettingHelp]]:
     groups: dict[type, list[SettingHelp]] = {}
     for name, info in model.model_fields.items():
         owner = next(c for c in reversed(model.__mro__) if name in getattr(c, "__annotations__", ()))
-        groups.setdefault(owner, []).append(_explained(name, info))
+        setting = SettingHelp(
+            flag=sources.flag(name),
+            placeholder="CHOICE" if _choices(info) else _KINDS.get(_bare(info), _TEXT)[0],
+            variable=sources.variable(name),
+            expected=_expected(info),
+            default=_yaml(info.default),
+            description=str(info.description),
+        )
+        groups.setdefault(owner, []).append(setting)
     return groups
 
 
@@ -231,36 +226,24 @@ ORDER = "Flags take precedence over environment variables, and those over the fi
 
 def usage(model: type[Settings], *, prog: str) -> str:
     """Return the text of `--help`: every setting with its values and its meaning, by declaring class."""
+
+    def entry(head: str, text: str) -> str:
+        return f"  {head}\n" + textwrap.fill(text, 88, initial_indent=" " * 8, subsequent_indent=" " * 8)
+
     lines = [f"usage: {prog} [--setting VALUE ...]", ""]
     for group, settings in explained(model).items():
-        lines += [summary(group), *map(_entry_of, settings), ""]
-    lines += ["Every program", *(_entry(head, text) for head, text in EVERY_PROGRAM.items()), "", ORDER]
+        lines.append(summary(group))
+        for one in settings:
+            facts = f"{one.expected}; default {one.default}; {one.variable}"
+            lines.append(entry(f"{one.flag} {one.placeholder}".rstrip(), f"{one.description} ({facts})"))
+        lines.append("")
+    lines += ["Every program", *(entry(head, text) for head, text in EVERY_PROGRAM.items()), "", ORDER]
     return "\n".join(lines)
 
 
 def summary(group: type) -> str:
     """Return the summary of a class of settings: the first line of its docstring."""
     return (group.__doc__ or "").strip().partition("\n")[0]
-
-
-def _explained(name: str, info: FieldInfo) -> SettingHelp:
-    return SettingHelp(
-        flag=sources.flag(name),
-        placeholder="CHOICE" if _choices(info) else _KINDS.get(_bare(info), _TEXT).word,
-        variable=sources.variable(name),
-        expected=_expected(info),
-        default=_yaml(info.default),
-        description=str(info.description),
-    )
-
-
-def _entry_of(setting: SettingHelp) -> str:
-    facts = f"{setting.expected}; default {setting.default}; {setting.variable}"
-    return _entry(f"{setting.flag} {setting.placeholder}".rstrip(), f"{setting.description} ({facts})")
-
-
-def _entry(head: str, text: str) -> str:
-    return f"  {head}\n" + textwrap.fill(text, 88, initial_indent=" " * 8, subsequent_indent=" " * 8)
 
 
 def _bare(info: FieldInfo) -> Any:  # noqa: ANN401 an annotation is a type, a union, or a literal
@@ -285,12 +268,12 @@ def _expected(info: FieldInfo) -> str:
     if choices := _choices(info):
         return f"one of {', '.join(choices)}"
     limits = [
-        f"{word} {getattr(constraint, attribute)}"
+        f"{words} {getattr(constraint, name)}"
         for constraint in info.metadata
-        for kind, (attribute, word) in _LIMITS.items()
-        if isinstance(constraint, kind)
+        for name, words in _LIMITS.items()
+        if hasattr(constraint, name)
     ]
-    kind = _KINDS.get(_bare(info), _TEXT).phrase
+    _, kind = _KINDS.get(_bare(info), _TEXT)
     return f"{kind}, {' and '.join(limits)}" if limits else kind
 
 
@@ -304,30 +287,17 @@ def _yaml(value: object) -> str:
     return yaml.safe_dump(str(plain), width=math.inf, allow_unicode=True).partition("\n")[0]
 
 
-_LIMITS: Mapping[type, tuple[str, str]] = MappingProxyType(
+_LIMITS = MappingProxyType({"ge": "at least", "gt": "above", "le": "at most", "lt": "below"})
+"""The names of constraints in pydantic, and in words."""
+
+_TEXT = ("TEXT", "text")
+_KINDS: Mapping[object, tuple[str, str]] = MappingProxyType(
     {
-        annotated_types.Ge: ("ge", "at least"),
-        annotated_types.Gt: ("gt", "above"),
-        annotated_types.Le: ("le", "at most"),
-        annotated_types.Lt: ("lt", "below"),
-    }
-)
-
-
-class _TypeWords(NamedTuple):
-    """The name of a kind of value: after a flag in the help, and in a sentence."""
-
-    word: str
-    phrase: str
-
-
-_TEXT = _TypeWords("TEXT", "text")
-_KINDS: Mapping[object, _TypeWords] = MappingProxyType(
-    {
-        bool: _TypeWords("", "true or false"),
-        int: _TypeWords("NUMBER", "a whole number"),
-        float: _TypeWords("NUMBER", "a number"),
-        Path: _TypeWords("PATH", "a path"),
+        bool: ("", "true or false"),
+        int: ("NUMBER", "a whole number"),
+        float: ("NUMBER", "a number"),
+        Path: ("PATH", "a path"),
         str: _TEXT,
     }
 )
+"""The names of kinds of values: after a flag in the help, and in a sentence."""
