@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from numalign.cache.ranking import Ranks
 from numalign.runtime import tracing
 from numalign.runtime.clock import Sleep
+from numalign.runtime.cooperative import answered_for, aside
 from numalign.runtime.in_flight import LARGE
 from numalign.runtime.logs import QuietLog
 from numalign.runtime.metrics import PREFIX, not_answered
-from numalign.runtime.work_queue import answered_for, aside
 from numalign.scheduling.binding import Binder
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.pod_groups import PodGroups

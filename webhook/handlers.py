@@ -33,10 +33,9 @@ from numalign.model.errors import Mistake
 from numalign.model.intent import DECISIVE, Policy
 from numalign.model.node import node_class
 from numalign.runtime import calls, server, tracing
-from numalign.runtime.cooperative import computed, result_of
+from numalign.runtime.cooperative import answered_for, computed, result_of
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import CacheSizes, EvaluatedNodes
-from numalign.runtime.work_queue import answered_for
 from webhook.known_cluster import KnownCluster
 from webhook.metrics import PodsBelow, ReviewMetrics
 from webhook.mutate import PLACERS, UNSTEERED, Avoidance, Steering, mutate, mutate_job, with_avoidance

@@ -18,11 +18,11 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from numalign.runtime.cooperative import CALL, CallWork, Tenant
 from numalign.runtime.in_flight import HUGE, LARGE, LEAST, LONGEST_REST, Overloaded, Peer, Usage
 from numalign.runtime.limits import LONG, Slow
 from numalign.runtime.listener import HttpConnection
 from numalign.runtime.server_state import SERVER_STATE
-from numalign.runtime.work_queue import CALL, CallWork, Tenant
 
 # API servers do not compress requests, and compressed ones can grow a thousandfold.
 PLAIN = "identity"

@@ -1,16 +1,25 @@
 """
-Long work among short work.
+Long work among short work, and whose turn is next.
 
-One thread answers all requests, so long computations run in steps and let other tasks run. Those of calls
-take turns by tenant.
+One thread answers all requests, so long computations run in steps and let other tasks run. A tenant can ask
+what takes a thousand times as long as a usual question, so calls wait here for their turn whenever others do.
+Callers with a certificate come first. Then most turns go to a call that has taken little time so far, whoever
+sent it: a usual question is answered soon, however many long ones wait, and from however many addresses. The
+other turns go to the namespace that has taken the least (start-time fair queueing): the questions about one
+tenant's pods do not keep those about another's waiting, though all of them arrive through the same API
+server.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple, Protocol, TypeVar
 
-from numalign.runtime.work_queue import CALL
+from numalign.lru import ENTRY_BYTES, LRU
 
 Result = TypeVar("Result")
 
@@ -19,6 +28,126 @@ SECONDS = 0.001
 
 CALL_SECONDS = 0.005
 """The same for a call: most questions need only a few turns."""
+
+SHORT_SECONDS = 0.05
+"""What a usual question takes. Calls that have taken less are alike; longer ones by multiples of it."""
+
+SHARED_TURNS = 4
+"""One of so many turns goes by namespace."""
+
+MOST_TENANTS = 4096
+"""The limit of namespaces whose time is known; a caller can invent more."""
+
+
+class Tenant(NamedTuple):
+    """Whose call it is: whether a certificate gives it precedence, and the namespace of its pods."""
+
+    proven: bool
+    namespace: str = ""
+
+
+class _AwaitedTurn(NamedTuple):
+    length: int
+    number: int
+    begins: asyncio.Future[None]
+
+
+def _spent() -> LRU[Tenant, float]:
+    return LRU(MOST_TENANTS, weigh=lambda _tenant, _seconds: ENTRY_BYTES)
+
+
+@dataclass(slots=True)
+class WorkQueue:
+    """The calls that wait for their next turn; one begins in each round of the event loop."""
+
+    _waiting: dict[Tenant, list[_AwaitedTurn]] = field(default_factory=dict)
+    _spent: LRU[Tenant, float] = field(default_factory=_spent)
+    _served: float = 0.0
+    _numbers: "count[int]" = field(default_factory=count)
+    _rounds: "count[int]" = field(default_factory=count)
+
+    async def wait(self, tenant: Tenant, spent: float) -> None:
+        """Wait for the next turn of a call that has taken so many seconds."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._next_round)
+        if tenant not in self._waiting:
+            # A tenant that was idle has saved nothing.
+            self._spent.put(tenant, max(self._time_of(tenant), self._served))
+            self._waiting[tenant] = []
+        place = _AwaitedTurn(int(spent / SHORT_SECONDS), next(self._numbers), loop.create_future())
+        heappush(self._waiting[tenant], place)
+        await place.begins
+
+    def took(self, tenant: Tenant, seconds: float) -> None:
+        """Count the time of a turn."""
+        self._spent.put(tenant, self._time_of(tenant) + seconds)
+
+    def _next_round(self) -> None:
+        while self._waiting:
+            tenants = [tenant for tenant in self._waiting if tenant.proven] or [*self._waiting]
+            if next(self._rounds) % SHARED_TURNS:
+                tenant = min(tenants, key=lambda one: (self._waiting[one][0].length, self._time_of(one)))
+            else:
+                tenant = min(tenants, key=self._time_of)
+                self._served = max(self._served, self._time_of(tenant))
+            place = heappop(self._waiting[tenant])
+            if not self._waiting[tenant]:
+                del self._waiting[tenant]
+            # The task of a call may have been cancelled.
+            if not place.begins.done():
+                place.begins.set_result(None)
+                break
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._next_round)
+
+    def _time_of(self, tenant: Tenant) -> float:
+        return self._spent.peek(tenant) or 0.0
+
+
+@dataclass(slots=True)
+class CallWork:
+    """The work on one call; `began` is when its turn did, in seconds of `time.perf_counter`.
+
+    Its first turn begins at once: most calls need no other.
+    """
+
+    queue: WorkQueue
+    tenant: Tenant
+    spent: float = 0.0
+    began: float = field(default_factory=time.perf_counter)
+
+    async def turn(self) -> None:
+        """Let others work, until it is this call's turn again."""
+        self.pause()
+        await self.queue.wait(self.tenant, self.spent)
+        self.began = time.perf_counter()
+
+    def pause(self) -> None:
+        """Count the time since this turn began, which is over."""
+        seconds = time.perf_counter() - self.began
+        self.spent += seconds
+        self.queue.took(self.tenant, seconds)
+
+
+CALL: ContextVar[CallWork | None] = ContextVar("call", default=None)
+"""The call that is being answered; None in a background task."""
+
+
+async def aside(waiting: Awaitable[object]) -> None:
+    """Wait for something that is no work; the time does not count as taken by the current call."""
+    call = CALL.get()
+    if call:
+        call.pause()
+    await waiting
+    if call:
+        call.began = time.perf_counter()
+
+
+def answered_for(namespace: str) -> None:
+    """Note the namespace of the pods that the current call is about."""
+    if call := CALL.get():
+        call.tenant = call.tenant._replace(namespace=namespace)
 
 
 class TimeSlice:

@@ -8,13 +8,13 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from numalign.runtime.connections import ConnectionTable
+from numalign.runtime.cooperative import WorkQueue
 from numalign.runtime.in_flight import ROUND, TOGETHER, Budget, BudgetQueue, Load, ShedReason, Turns
 from numalign.runtime.limits import Limits, Slow, Timeouts
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, MetricsPage
 from numalign.runtime.tls import Keeper
 from numalign.runtime.tracing import Tracer
-from numalign.runtime.work_queue import WorkQueue
 
 Check = Callable[[], str | None]
 """A readiness check: what is missing, None when ready."""

@@ -6,8 +6,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from numalign.runtime import cooperative
-from numalign.runtime.cooperative import patiently, result_of
-from numalign.runtime.work_queue import (
+from numalign.runtime.cooperative import (
     CALL,
     SHARED_TURNS,
     SHORT_SECONDS,
@@ -16,6 +15,8 @@ from numalign.runtime.work_queue import (
     WorkQueue,
     answered_for,
     aside,
+    patiently,
+    result_of,
 )
 from tests.worlds.notation import table
 
