@@ -28,8 +28,7 @@ _MOST_PROBLEMS_LOGGED = 20
 
 
 class KnownCluster:
-    """
-    The `cluster` of a feed, and the `cache` of its nodes. Both are changed in place.
+    """The `cluster` of a feed, and the `cache` of its nodes. Both are changed in place.
 
     `unpinned` are the names of its nodes whose kubelets pin no CPUs.
     `settled` is called once, when the whole cluster is known: most long-lived objects exist then.

@@ -79,8 +79,7 @@ class ReviewMetrics:
 
 
 class PodsBelow(Collector):
-    """
-    Counts the pods that have not ended, by namespace and by the level that they are below.
+    """Counts the pods that have not ended, by namespace and by the level that they are below.
 
     Up to `most` namespaces are named. Each of them that sets a level is counted, even if no pod is below it.
     Of namespaces with a limit of exclusive CPUs, the limit and its use are exported as well.

@@ -69,8 +69,7 @@ class _Change:
 def mutate(
     pod: ReviewedPod, cache: ClusterCache, steering: Steering, *, served: AbstractSet[str] = frozenset()
 ) -> Allowed | Patched:
-    """
-    Set what places the pod, and keep it off the classes that could never take it.
+    """Set what places the pod, and keep it off the classes that could never take it.
 
     No class is written if none could or all could. Resources that DRA serves exclude no class, because
     classes do not describe them.
@@ -92,8 +91,7 @@ def mutate(
 def mutate_job(
     template: ReviewedPod, cache: ClusterCache, steering: Steering, *, served: AbstractSet[str] = frozenset()
 ) -> Allowed | Patched:
-    """
-    Keep the pods of a Job off those classes in its template, which queues read before there are pods.
+    """Keep the pods of a Job off those classes in its template, which queues read before there are pods.
 
     Only exclusions are written, because a Job may wait longer than classes exist. A template with required
     node affinity is left unchanged: a Job's template is immutable, and its author, who applies the Job again,
@@ -197,8 +195,7 @@ def with_avoidance(
     nodes: tuple[str, ...],
     node_labels: Mapping[str, Mapping[str, str]],
 ) -> Allowed | Patched:
-    """
-    Return the response about a pod, extended to avoid these nodes if the pod requests alignment.
+    """Return the response about a pod, extended to avoid these nodes if the pod requests alignment.
 
     `node_labels` are the labels of every node.
     """

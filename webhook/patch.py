@@ -64,8 +64,7 @@ class Operation:
 
 
 def inject(pod: Mapping[str, object], requirement: Requirement, *, mode: Mode) -> tuple[Operation, ...]:
-    """
-    Return operations that add the requirement to a pod; none if it has as much already.
+    """Return operations that add the requirement to a pod; none if it has as much already.
 
     A requirement without values changes nothing, and a pinned pod is never patched. Raise `BadPod` if the
     pod's affinity is malformed, `Unsteered` if it or the patch is too large, and `ValueError` for a
@@ -93,8 +92,7 @@ def avoid(
     labelled: Container[str] = (),
     after: Iterable[Operation] = (),
 ) -> tuple[Operation, ...]:
-    """
-    Return operations that make the pod prefer all other nodes, in a patch `after` its other operations.
+    """Return operations that make the pod prefer all other nodes, in a patch `after` its other operations.
 
     Nodes that are `labelled` with `NODE_LABEL` are named by it: Karpenter takes no notice of fields. The
     operations take `after` into account: parents that it creates are not created again. A pinned pod is never

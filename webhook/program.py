@@ -45,8 +45,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
     settled: Callable[[], object] = lambda: None
 
     async def serve(self, stop: Stop) -> int:
-        """
-        Serve until stopped; return the exit code.
+        """Serve until stopped; return the exit code.
 
         Raise `BadPolicy`, `BadInput` and `ClusterError` for errors before anything is served.
         """

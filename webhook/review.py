@@ -89,8 +89,7 @@ JOB = GroupVersionKind("batch", "v1", "Job")
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """
-    A request of the API server.
+    """A request of the API server.
 
     `uid` identifies this request alone. `name` is empty for a name still to be generated, `namespace` for
     cluster-scoped objects. `username` is the client of the API server; for the pods of a workload that is a
@@ -119,8 +118,7 @@ class StatusReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Notes:
-    """
-    What may be part of any response.
+    """What may be part of any response.
 
     Warnings are shown to the client of the API server. Audit keys must not contain a slash, because the API
     server prefixes them with the webhook's name and one: otherwise raise `ValueError`. Values must be the
@@ -151,8 +149,7 @@ class Patched(_Notes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied(_Notes):
-    """
-    Denied, with the reason: the first sentence of the message is the decisive one.
+    """Denied, with the reason: the first sentence of the message is the decisive one.
 
     The message is cut after 900 characters, at the end of a sentence if one is near.
     """
@@ -163,8 +160,7 @@ class Denied(_Notes):
 
 
 def read(body: bytes) -> Review:
-    """
-    Return the request of the API server; raise `BadReview` with all mistakes.
+    """Return the request of the API server; raise `BadReview` with all mistakes.
 
     Null counts as absent, as in the API server's own decoder.
     """

@@ -20,48 +20,36 @@ class WebhookSettings(PairSettings, NamespaceMetricsSettings, ClusterSettings):
 
     audit_log: str | None = Field(
         default=None,
-        description=(
-            "File to which one line of JSON is appended for each denied review, or - for standard output."
-            " Independent of --log-level. The file is reopened after it has been moved, so log rotation"
-            " needs no signal. By default nothing is written."
-        ),
+        description="File to which one line of JSON is appended for each denied review, or - for standard"
+        " output. Independent of --log-level. The file is reopened after it has been moved, so log rotation"
+        " needs no signal. By default nothing is written.",
     )
     count_pods: bool = Field(
         default=True,
-        description=(
-            "Watch pods, to count those below the levels of their namespace and to keep new pods away for"
-            " a while from nodes whose kubelet rejected a similar pod. false saves the watch."
-        ),
+        description="Watch pods, to count those below the levels of their namespace and to keep new pods away"
+        " for a while from nodes whose kubelet rejected a similar pod. false saves the watch.",
     )
     gates: bool = Field(
         default=False,
-        description=(
-            "Add the scheduling gate numalign.io/placement to pods in namespaces labelled"
-            " numalign.io/gate: enabled. Requires a controller with --gates, which lifts the gate."
-        ),
+        description="Add the scheduling gate numalign.io/placement to pods in namespaces labelled"
+        " numalign.io/gate: enabled. Requires a controller with --gates, which lifts the gate.",
     )
     injection: Mode = Field(
         default=Mode.EXCLUDE,
-        description=(
-            "How node affinity keeps pods off nodes that cannot align them: exclude the classes of such"
-            " nodes (new nodes stay eligible, so autoscalers keep working), include only the other"
-            " classes, prefer them, or off."
-        ),
+        description="How node affinity keeps pods off nodes that cannot align them: exclude the classes of"
+        " such nodes (new nodes stay eligible, so autoscalers keep working), include only the other classes,"
+        " prefer them, or off.",
     )
     unknown_nodes: UnknownNodes = Field(
         default="may-fit",
-        description=(
-            "Whether to admit a pod for a node without NUMA topology: may-fit admits it if it may be"
-            " scheduled there and the Node is large enough in total; cannot-fit assumes that such nodes"
-            " never run pods that must be aligned."
-        ),
+        description="Whether to admit a pod for a node without NUMA topology: may-fit admits it if it may be"
+        " scheduled there and the Node is large enough in total; cannot-fit assumes that such nodes never"
+        " run pods that must be aligned.",
     )
     workloads: Workloads = Field(
         default=Workloads.WARN,
-        description=(
-            "What to do with a Deployment, Job or other workload whose pods no node could ever align:"
-            " warn, deny, or off."
-        ),
+        description="What to do with a Deployment, Job or other workload whose pods no node could ever align:"
+        " warn, deny, or off.",
     )
 
     def contradictions(self) -> Iterator[Contradiction]:

@@ -62,8 +62,7 @@ class Workloads(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReviewedTemplate:
-    """
-    A pod template that has requests or rules, and its location in the object.
+    """A pod template that has requests or rules, and its location in the object.
 
     A workload is denied only for a `new` one: known in full, and with requests that a user has just written.
     Of one that is `guessed`, another object has the rest.
@@ -77,8 +76,7 @@ class ReviewedTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """
-    A workload under review: its templates, and the mistakes in those that cannot be read.
+    """A workload under review: its templates, and the mistakes in those that cannot be read.
 
     Mistakes in numalign's annotations of new templates are `unclear`; the others are for the API server to
     reject, and those of guessed templates may be none. There are at most `MOST_MISTAKES` of either; templates
@@ -106,8 +104,7 @@ class Workload:
 def workload(
     review: Review, policy: EffectivePolicy, *, reader: PodReader, server: int
 ) -> Steps[Workload | SkipReason]:
-    """
-    Read the workload under review, one template per step, or return why it is skipped.
+    """Read the workload under review, one template per step, or return why it is skipped.
 
     Of an update, only the templates that it changes count.
     """
@@ -238,8 +235,7 @@ def judge(workload: Workload, decide: Decide, *, mode: Workloads) -> Allowed | D
 def _final_refusals(
     workload: Workload, decide: Decide
 ) -> Iterator[tuple[ReviewedTemplate, AdmissionDecision]]:
-    """
-    Yield decisions that would deny its pods for the nodes that exist, if nothing later could help.
+    """Yield decisions that would deny its pods for the nodes that exist, if nothing later could help.
 
     Pods of a DaemonSet, and pods that name their node, are never denied because of a node. If a container
     leaves something out, a LimitRange may still set it. Tolerations may be added later.

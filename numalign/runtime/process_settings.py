@@ -42,30 +42,25 @@ class ProcessSettings(Settings):
 
     bind: str = Field(
         default=EVERYWHERE,
-        description=(
-            "Address to listen on, or * for all IPv4 and IPv6 addresses. The default is all, because"
-            " callers (API servers, schedulers, Prometheus) run on other machines. Use 127.0.0.1 for"
-            " local tests."
-        ),
+        description="Address to listen on, or * for all IPv4 and IPv6 addresses. The default is all, because"
+        " callers (API servers, schedulers, Prometheus) run on other machines. Use 127.0.0.1 for local"
+        " tests.",
     )
     metrics_port: int = Field(
         default=8080,
         ge=0,
         le=65535,
-        description=(
-            "Port for health, readiness and metrics (/healthz, /readyz, /metrics), in plain HTTP. With 0,"
-            " any free port is used; the log event server.listening shows which one. It is separate from"
-            " the port for calls, so that a network policy can admit Prometheus to metrics only."
-        ),
+        description="Port for health, readiness and metrics (/healthz, /readyz, /metrics), in plain HTTP."
+        " With 0, any free port is used; the log event server.listening shows which one. It is separate from"
+        " the port for calls, so that a network policy can admit Prometheus to metrics only.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Minimum level of log lines. info includes every notable decision."
     )
     log_format: Literal["json", "text"] = Field(
         default="json",
-        description=(
-            "Format of log lines: json writes one JSON object per line, text is meant for a terminal."
-        ),
+        description="Format of log lines: json writes one JSON object per line,"
+        " text is meant for a terminal.",
     )
 
     @property

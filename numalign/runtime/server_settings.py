@@ -54,34 +54,26 @@ class ServingSettings(ProcessSettings):
         default=10.0,
         ge=0,
         le=600,
-        description=(
-            "Seconds to keep serving after SIGTERM while reporting not ready. 0 exits at once. The"
-            " default gives API servers time to notice that the endpoint is gone."
-        ),
+        description="Seconds to keep serving after SIGTERM while reporting not ready. 0 exits at once. The"
+        " default gives API servers time to notice that the endpoint is gone.",
     )
     debug_state: bool = Field(
         default=False,
-        description=(
-            "Serve GET /debug/state on the metrics port: the state of this process as JSON, for"
-            " debugging. It contains names of nodes and namespaces."
-        ),
+        description="Serve GET /debug/state on the metrics port: the state of this process as JSON, for"
+        " debugging. It contains names of nodes and namespaces.",
     )
     otlp_endpoint: OtlpEndpoint | None = Field(
         default=None,
-        description=(
-            "OTLP endpoint (HTTP) to send traces to, such as http://collector:4318; /v1/traces is"
-            " appended. Spans contain names of pods and other objects, but nothing else that tenants"
-            " write. By default tracing is off and its library is not loaded."
-        ),
+        description="OTLP endpoint (HTTP) to send traces to, such as http://collector:4318; /v1/traces is"
+        " appended. Spans contain names of pods and other objects, but nothing else that tenants write. By"
+        " default tracing is off and its library is not loaded.",
     )
     trace_ratio: float = Field(
         default=0.01,
         ge=0,
         le=1,
-        description=(
-            "Fraction of calls without a trace context, and of writes outside a call, to trace. A call"
-            " with a trace context is traced if its caller sampled it."
-        ),
+        description="Fraction of calls without a trace context, and of writes outside a call, to trace. A"
+        " call with a trace context is traced if its caller sampled it.",
     )
 
     @property
@@ -97,14 +89,12 @@ class ServerSettings(ServingSettings):
         default=8443,
         ge=0,
         le=65535,
-        description=(
-            "Port for calls, over TLS. With 0, any free port is used; the log event server.listening"
-            " shows which one. The default requires no privileges."
-        ),
+        description="Port for calls, over TLS. With 0, any free port is used; the log event server.listening"
+        " shows which one. The default requires no privileges.",
     )
     tls_cert: Path | None = Field(
         default=None,
-        description=("PEM file with the serving certificate, followed by its intermediate certificates."),
+        description="PEM file with the serving certificate, followed by its intermediate certificates.",
     )
     tls_key: Path | None = Field(
         default=None, description="PEM file with the private key of the certificate, without a passphrase."
@@ -112,62 +102,49 @@ class ServerSettings(ServingSettings):
     tls_reload_seconds: float = Field(
         default=10.0,
         ge=0,
-        description=(
-            "How often, in seconds, to check whether the certificate files have changed; 0 disables the"
-            " check. The kubelet takes about a minute to update a mounted Secret, so the default adds"
-            " little."
-        ),
+        description="How often, in seconds, to check whether the certificate files have changed; 0 disables"
+        " the check. The kubelet takes about a minute to update a mounted Secret, so the default adds"
+        " little.",
     )
     insecure_http: bool = Field(
         default=False,
-        description=(
-            "Serve plain HTTP instead of TLS. Only for local tests: API servers call webhooks over TLS."
-        ),
+        description="Serve plain HTTP instead of TLS. Only for local tests: API servers call webhooks over"
+        " TLS.",
     )
     client_ca: Path | None = Field(
         default=None,
-        description=(
-            "PEM file with the CA bundle for client certificates. A quarter of the capacity is reserved"
-            " for clients with a valid certificate, and their calls are handled first. Clients without a"
-            " certificate are accepted; certificates of other authorities are rejected. By default no"
-            " certificate is requested."
-        ),
+        description="PEM file with the CA bundle for client certificates. A quarter of the capacity is"
+        " reserved for clients with a valid certificate, and their calls are handled first. Clients without"
+        " a certificate are accepted; certificates of other authorities are rejected. By default no"
+        " certificate is requested.",
     )
     max_in_flight: int = Field(
         default=512,
         ge=0,
-        description=(
-            "Maximum number of concurrent calls; further calls get 503 with Retry-After: 1. A single peer"
-            " can use at most three quarters. 0 means no limit."
-        ),
+        description="Maximum number of concurrent calls; further calls get 503 with Retry-After: 1. A single"
+        " peer can use at most three quarters. 0 means no limit.",
     )
     max_bytes_in_flight: int = Field(
         default=32 * MIB,
         ge=0,
-        description=(
-            "Maximum total size of the bodies of all calls in bytes, counted as they arrive; further"
-            " calls get 503 with Retry-After: 1. A single body may be larger. 0 means no limit. The"
-            " default is 32 MiB."
-        ),
+        description="Maximum total size of the bodies of all calls in bytes, counted as they arrive; further"
+        " calls get 503 with Retry-After: 1. A single body may be larger. 0 means no limit. The default is"
+        " 32 MiB.",
     )
     max_body_bytes: int = Field(
         default=20 * MIB,
         ge=1,
-        description=(
-            "Maximum size of a request body in bytes; larger bodies get 413, as do bodies of more than 4"
-            " MiB with more than 1,200,000 commas and brackets, because they take most memory. Large"
-            " bodies are handled one at a time. The default is 20 MiB: JSON takes up to six times the 1.5"
-            " MiB that etcd stores, and a review can contain the old object too."
-        ),
+        description="Maximum size of a request body in bytes; larger bodies get 413, as do bodies of more"
+        " than 4 MiB with more than 1,200,000 commas and brackets, because they take most memory. Large"
+        " bodies are handled one at a time. The default is 20 MiB: JSON takes up to six times the 1.5 MiB"
+        " that etcd stores, and a review can contain the old object too.",
     )
     max_connections: int = Field(
         default=1024,
         ge=0,
-        description=(
-            "Maximum number of open connections. A further one is accepted, and an idle one is closed: of"
-            " the peer with the most connections in relation to its answered calls. 0 means no limit. A"
-            " TLS connection takes 50 KB or more."
-        ),
+        description="Maximum number of open connections. A further one is accepted, and an idle one is"
+        " closed: of the peer with the most connections in relation to its answered calls. 0 means no limit."
+        " A TLS connection takes 50 KB or more.",
     )
 
     @property
