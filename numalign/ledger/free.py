@@ -16,8 +16,9 @@ counts. All of it follows from facts about pods and topologies, so the order in 
 not matter, and a restarted process gets the same result.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import eq
 
 from numalign.kubelet import admit as kubelet
 from numalign.kubelet import work_limit
@@ -28,7 +29,6 @@ from numalign.ledger.occupancy import with_occupants
 from numalign.model.bitset import union
 from numalign.model.demand import Demand
 from numalign.model.intent import Policy
-from numalign.model.machine import CpuSet
 from numalign.model.node import Known, MemoryManager, Node
 from numalign.model.resources import EMPTY, Kind, Resources, ZoneId, kind
 
@@ -54,28 +54,31 @@ def free_capacity(
     pending = tuple(sorted((pod for pod in holding if not pod.admitted), key=AssignedPod.in_turn))
     if before and before[1].basis is Basis.OBSERVED and _hold_the_same(before[0], info):
         return replace(before[1], pending=pending)
-    node, basis, exact = _observed(info, holding) or _published(info, holding, before=now - lag)
+    counted, machine = _observed(info, holding), info.node.machine
+    if counted is None and machine is None:
+        counted = _anchored(info, holding) or _reported(info, holding, before=now - lag)
+    elif counted is None and holding:
+        # A fingerprint does not match the free amounts of a machine: its agent's reports on pods are
+        # included. Only amounts are known then, not which CPUs are free.
+        threads = machine.topology.threads_per_core if machine else info.node.threads
+        node = replace(info.node, machine=None, stock=None, known=Known.CONFIGURED, threads=threads)
+        counted = _reported(replace(info, node=node), holding, before=now - lag)
+    node, basis, exact = counted or (info.node, Basis.REPORTED, False)
     return FreeCapacity(with_occupants(node, info.assigned_pods, exact=exact), basis, exact, pending)
 
 
 def _hold_the_same(one: NodeInfo, other: NodeInfo) -> bool:
     """Return whether the pods are the same, and no topology accounts for them: only stages may differ."""
-    pods, others = one.assigned_pods, other.assigned_pods
-    if (
-        one.node is not other.node
-        or not (one.complete and other.complete)
-        or one.fingerprint
-        or other.fingerprint
-    ):
+    if one.node is not other.node or one.fingerprint or other.fingerprint:
         return False
-    return len(pods) == len(others) and all(map(_holds_the_same, pods, others))
 
+    def facts(pod: AssignedPod) -> object:
+        record = pod.record and (pod.record.held, pod.record.unknown, pod.record.cpus)
+        return pod.demand, pod.intent, record
 
-def _holds_the_same(one: AssignedPod, other: AssignedPod) -> bool:
-    mine, theirs = (
-        pod.record and (pod.record.held, pod.record.unknown, pod.record.cpus) for pod in (one, other)
-    )
-    return one.demand == other.demand and one.intent == other.intent and mine == theirs
+    pods, others = one.assigned_pods, other.assigned_pods
+    same_number = one.complete and other.complete and len(pods) == len(others)
+    return same_number and all(map(eq, map(facts, pods), map(facts, others)))
 
 
 def _observed(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None:
@@ -95,33 +98,19 @@ def _allocated(node: Node, holding: Sequence[AssignedPod], held: Amounts) -> Nod
 
     If it is not known which CPUs a pod has, any others of their zones are equivalent.
     """
-    cpus = _known_cpus(holding) if node.machine else {}
+    records = ((pod, pod.record) for pod in holding if pod.record and node.machine)
+    known = [(pod, record.source, record.cpus) for pod, record in records if record.cpus is not None]
+    once = twice = 0
+    for *_, ids in known:
+        once, twice = once | ids, twice | once & ids
+    # Of two pods with the same predicted CPUs at most one has them.
+    cpus = {pod.uid: ids for pod, source, ids in known if not ids & twice or source is Source.KUBELET}
     if not cpus:
         return arithmetic.allocated(node, held)
     some, _ = _recorded(node, (pod for pod in holding if pod.uid not in cpus))
     others, _ = _recorded(node, (pod for pod in holding if pod.uid in cpus))
     amounts = arithmetic.merged([some, arithmetic.without_cpus(others)])
     return arithmetic.allocated(node, amounts, union(cpus.values()))
-
-
-def _known_cpus(holding: Sequence[AssignedPod]) -> Mapping[str, CpuSet]:
-    """Return the ids of pods' CPUs, by uid; of two pods with the same predicted CPUs at most one has them."""
-    records = ((pod, pod.record) for pod in holding if pod.record)
-    known = [(pod, record.source, record.cpus) for pod, record in records if record.cpus is not None]
-    once = twice = 0
-    for *_, cpus in known:
-        once, twice = once | cpus, twice | once & cpus
-    return {pod.uid: cpus for pod, source, cpus in known if not cpus & twice or source is Source.KUBELET}
-
-
-def _in_amounts(info: NodeInfo) -> NodeInfo:
-    """Return the same for a node of which only amounts are known; which CPUs are free is not known."""
-    node, threads = info.node, info.node.threads
-    if node.machine:
-        threads = node.machine.topology.threads_per_core
-    return replace(
-        info, node=replace(node, machine=None, stock=None, known=Known.CONFIGURED, threads=threads)
-    )
 
 
 def _overdrawn(node: Node, held: Amounts) -> bool:
@@ -152,52 +141,35 @@ def _contradicted(info: NodeInfo, node: Node) -> bool:
     )
 
 
-def _published(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float) -> _Counted:
-    """Return what is free by what was published, and by what else is known of pods."""
-    if info.node.machine is None:
-        return _anchored(info, holding) or _reported(info, holding, before=before)
-    # A fingerprint does not match the free amounts of a machine: its agent's reports on pods are included.
-    return (
-        _reported(_in_amounts(info), holding, before=before)
-        if holding
-        else (info.node, Basis.REPORTED, False)
-    )
-
-
 def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None:
     """Return what the topology reports as free, less what came since, plus what left since.
 
     Return None if the fingerprint does not match.
     """
-    accounted = info.fingerprint and info.fingerprint(info.node, *_accountable(info))
-    if accounted is None:
+    if info.fingerprint is None:
         return None
-    # Of two pods with one name, one gone and one present, it is not known which one it accounts for.
-    again = {pod.name for pod in info.departed} & {pod.name for pod in info.assigned_pods}
-    came = [pod for pod in holding if pod.name not in accounted or pod.name in again]
-    gone = [
-        pod
-        for pod in info.departed
-        if pod.holds(info.node) and pod.name in accounted and pod.name not in again
-    ]
-    listing = [pod for pod in gone if not _unlisted(info.node, pod)]
-    back, unknown = _recorded(info.node, listing)
-    known = not again & accounted and len(listing) == len(gone) and not unknown
-    node = arithmetic.credited(info.node, back)
-    node, listed = _less_unlisted(node, (pod for pod in holding if pod not in came))
-    node, sure = _less(node, came)
-    node, grouped = _grouped(node, holding)
-    return node, Basis.ANCHORED, known and listed and sure and grouped
-
-
-def _accountable(info: NodeInfo) -> tuple[list[AssignedPod], list[AssignedPod]]:
-    """Return the pods that a topology certainly accounts for, and those that it may."""
+    # It certainly accounts for pods that were admitted long ago, and perhaps for the others.
     settled = sorted(
         (pod for pod in info.assigned_pods if pod.admitted), key=lambda pod: (pod.since, pod.started)
     )
     bound = [pod for pod in info.assigned_pods if pod.stage is Stage.BOUND]
     recent = [*settled[-MOST_RECENT:], *bound, *info.departed[: -MOST_RECENT - 1 : -1]]
-    return settled[:-MOST_RECENT], recent
+    accounted = info.fingerprint(info.node, settled[:-MOST_RECENT], recent)
+    if accounted is None:
+        return None
+    # Of two pods with one name, one gone and one present, it is not known which one it accounts for.
+    again = {pod.name for pod in info.departed} & {pod.name for pod in info.assigned_pods}
+    sure = accounted - again
+    came = [pod for pod in holding if pod.name not in sure]
+    gone = [pod for pod in info.departed if pod.holds(info.node) and pod.name in sure]
+    listing = [pod for pod in gone if not _unlisted(info.node, pod)]
+    back, unknown = _recorded(info.node, listing)
+    node = arithmetic.credited(info.node, back)
+    node, listed = _less_unlisted(node, (pod for pod in holding if pod not in came))
+    node, known = _less(node, came)
+    node, grouped = _grouped(node, holding)
+    complete = sure == accounted and len(listing) == len(gone) and not unknown
+    return node, Basis.ANCHORED, complete and listed and known and grouped
 
 
 def _reported(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float) -> _Counted:
@@ -263,7 +235,11 @@ def _grouped(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
     for zones, name, _ in arithmetic.entries(held):
         if kind(name) is Kind.MEMORY:
             groups |= dict.fromkeys(zones, frozenset(zones))
-    hiding = [pod for pod in unknown if _hides_memory(node, pod)]
+    hiding = [
+        pod
+        for pod in unknown
+        if (bag := _unknown(node, pod)) is None or any(kind(name) is Kind.MEMORY for name in bag)
+    ]
     if hiding:
         groups = {zone: frozenset((zone,)) for zone in node.ids} | groups
     marked = (
@@ -271,15 +247,16 @@ def _grouped(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
         for zone in node.zones
     )
     node = replace(node, zones=tuple(marked))
-    if node.policy in _LENIENT or all(_narrow(node, pod.demand) for pod in hiding):
-        return node, not (hiding and node.policy in _LENIENT)
-    return arithmetic.with_free(node, lambda zone: _without_memory(zone.free)), False
-
-
-def _hides_memory(node: Node, pod: AssignedPod) -> bool:
-    """Return whether a pod that is not fully known may hold memory anywhere."""
-    bag = _unknown(node, pod)
-    return bag is None or any(kind(name) is Kind.MEMORY for name in bag)
+    if node.policy in _LENIENT:
+        return node, not hiding
+    if all(_narrow(node, pod.demand) for pod in hiding):
+        return node, True
+    return arithmetic.with_free(
+        node,
+        lambda zone: Resources(
+            {name: 0 if kind(name) is Kind.MEMORY else free for name, free in zone.free.items()}
+        ),
+    ), False
 
 
 def _narrow(node: Node, demand: Demand | None) -> bool:
@@ -289,10 +266,6 @@ def _narrow(node: Node, demand: Demand | None) -> bool:
     effective = kubelet.effective_demand(node, demand)
     widths = (kubelet.min_widths(node, step) for step in (*effective.steps, effective.whole))
     return all(width <= 1 for step in widths for name, width in step.items() if kind(name) is Kind.MEMORY)
-
-
-def _without_memory(free: Mapping[str, int]) -> Resources:
-    return Resources({name: 0 if kind(name) is Kind.MEMORY else free[name] for name in free})
 
 
 def _less_unlisted(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
