@@ -6,7 +6,7 @@ of their creation (HandlePodAdditions of pkg/kubelet/kubelet.go), and it release
 is notified of its end. So all possible orders are tried, as far as the work is small enough.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise, permutations
 from math import factorial, perm
 
@@ -31,9 +31,8 @@ from numalign.ledger.occupancy import nowhere_alone
 from numalign.model.bitset import union
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent
-from numalign.model.machine import CpuSet
 from numalign.model.node import Node
-from numalign.model.placement import Held, Placement
+from numalign.model.placement import Held
 
 MOST_PENDING = 3
 """The limit of pods in unknown order: n pods have n! orders to try."""
@@ -64,23 +63,32 @@ def predict(  # noqa: PLR0913  a node, a pod, and the time
     verdict = evaluate(current.node, demand, intent)
     if not verdict.admitted:
         return Prediction(current.node, verdict, current.basis)
-    kept = named(verdict.placement.kept, current.node)
-    certain = current.exact and not any(grant.chosen for grant in verdict.placement.grants)
-    record = (
-        PlacementRecord(kept, Source.PREDICTED, cpus=_cpus(current.node, verdict.placement))
-        if certain
-        else None
-    )
+    placement, record = verdict.placement, None
+    kept = named(placement.kept, current.node)
+    if current.exact and not any(grant.chosen for grant in placement.grants):
+        # What init containers leave behind stays with the pod; an assumed machine has no ids of CPUs.
+        grants = (*placement.grants, *filter(None, (placement.whole,)))
+        cpus = union(grant.cpus for grant in grants) if current.node.machine else None
+        record = PlacementRecord(kept, Source.PREDICTED, cpus=cpus)
     if not claims.holds(info.node, demand):
         return Prediction(current.node, verdict, current.basis, held=kept, record=record)
-    waits_for = _rivals(current, created)
+    # Pending pods with predicted places that the kubelet may admit after this one.
+    waits_for = tuple(
+        pod
+        for pod in current.pending
+        if pod.expected is not None and ((pod.unconfirmed and pod.reserved) or pod.created >= created)
+    )
     if waits_for:
         before = free_capacity(info.without(pod.uid for pod in waits_for), now=now, lag=lag)
         wanted = [*((pod.demand, pod.expected) for pod in waits_for), (demand, kept)]
         if before.exact and len(waits_for) <= MOST_PENDING and _in_any_order(before.node, wanted):
             waits_for = ()
     leavers = tuple(pod for pod in info.assigned_pods if pod.terminating and pod.holds(info.node))
-    after = _once_some_left(info, leavers, demand, now=now, lag=lag)
+    after: Sequence[Node] | None = None
+    if len(leavers) <= MOST_PENDING and _triable(info.node, [demand], 2 ** len(leavers)):
+        uids = [pod.uid for pod in leavers]
+        gone = (some for count in range(1, len(uids) + 1) for some in combinations(uids, count))
+        after = [free_capacity(info.after(some), now=now, lag=lag).node for some in gone]
     if after is not None and all(_count_as_expected(node, [(demand, kept)]) for node in after):
         leavers = ()
     elif (refused := _shared_by_then(current.node, after, demand, intent)) is not None:
@@ -88,33 +96,6 @@ def predict(  # noqa: PLR0913  a node, a pod, and the time
     return Prediction(
         current.node, verdict, current.basis, waits_for, leavers, kept, None if leavers else record
     )
-
-
-def _cpus(node: Node, placement: Placement) -> CpuSet | None:
-    """Return the ids of all CPUs that a pod is given; None on an assumed machine."""
-    # What init containers leave behind stays with the pod.
-    grants = (*placement.grants, *filter(None, (placement.whole,)))
-    return union(grant.cpus for grant in grants) if node.machine else None
-
-
-def _rivals(current: FreeCapacity, created: int) -> tuple[AssignedPod, ...]:
-    """Return pending pods with predicted places that the kubelet may admit after this one."""
-    return tuple(
-        pod
-        for pod in current.pending
-        if pod.expected is not None and ((pod.unconfirmed and pod.reserved) or pod.created >= created)
-    )
-
-
-def _once_some_left(
-    info: NodeInfo, leavers: Sequence[AssignedPod], demand: Demand, *, now: float, lag: float
-) -> Sequence[Node] | None:
-    """Return the nodes after any of the leavers are gone; None if that is too much to try."""
-    if len(leavers) > MOST_PENDING or not _triable(info.node, [demand], 2 ** len(leavers)):
-        return None
-    uids = [pod.uid for pod in leavers]
-    gone = (some for count in range(1, len(uids) + 1) for some in combinations(uids, count))
-    return [free_capacity(info.after(some), now=now, lag=lag).node for some in gone]
 
 
 def _shared_by_then(
@@ -161,28 +142,21 @@ def at_risk(
         return ()
     before = info.without(pod.uid for pod in late)
     demands = [*(pod.demand for pod in late if pod.demand), demand]
-    leavers = _distinct(before)
+    # Of pods that would leave the same behind, one is enough. A fingerprint covers names, so with one no two
+    # pods are alike.
+    leavers: dict[object, str] = {}
+    for pod in before.assigned_pods:
+        if pod.holds(info.node):
+            record = pod.record and (frozenset(pod.record.held.items()), pod.record.unknown)
+            leavers.setdefault(pod.uid if info.fingerprint else (pod.demand, record, pod.admitted), pod.uid)
     if not _triable(info.node, demands, len(leavers)):
         return late
-    nodes = [free_capacity(before.after([uid]), now=now, lag=0.0).node for uid in leavers]
+    nodes = [free_capacity(before.after([uid]), now=now, lag=0.0).node for uid in leavers.values()]
     harmless = all(_all_admitted(node, demands) for node in nodes)
     if harmless and intent.exclusive:
         expected = [(pod.demand, pod.expected) for pod in late]
         harmless = all(_count_as_expected(node, expected) == len(late) for node in nodes)
     return () if harmless else late
-
-
-def _distinct(info: NodeInfo) -> list[str]:
-    """Return one uid for each group of pods that would leave the same behind, of those that hold anything.
-
-    A fingerprint covers names, so no two pods are alike if a topology carries one.
-    """
-    alike: dict[object, str] = {}
-    for pod in info.assigned_pods:
-        if pod.holds(info.node):
-            record = pod.record and (frozenset(pod.record.held.items()), pod.record.unknown)
-            alike.setdefault(pod.uid if info.fingerprint else (pod.demand, record, pod.admitted), pod.uid)
-    return list(alike.values())
 
 
 def _triable(node: Node, demands: Iterable[Demand | None], times: int) -> bool:
@@ -202,18 +176,14 @@ def _all_admitted(node: Node, demands: Iterable[Demand]) -> bool:
 
 def _late(info: NodeInfo, leaver: str, *, since: float) -> tuple[AssignedPod, ...]:
     """Return recent pods other than the leaver whose holdings are only predicted."""
-    return tuple(
-        sorted(
-            (
-                pod
-                for pod in info.assigned_pods
-                if pod.record is not None and pod.record.source not in SEEN
-                if not pod.admitted or pod.since >= since
-                if pod.uid != leaver and pod.holds(info.node)
-            ),
-            key=AssignedPod.in_turn,
-        )
+    late = (
+        pod
+        for pod in info.assigned_pods
+        if pod.record is not None and pod.record.source not in SEEN
+        if not pod.admitted or pod.since >= since
+        if pod.uid != leaver and pod.holds(info.node)
     )
+    return tuple(sorted(late, key=AssignedPod.in_turn))
 
 
 def _surely_there(node: Node, late: Sequence[AssignedPod]) -> frozenset[str]:
@@ -227,20 +197,13 @@ def _surely_there(node: Node, late: Sequence[AssignedPod]) -> frozenset[str]:
     if unconfirmed and not _triable(node, [pod.demand for pod in late], perm(len(late), len(unconfirmed))):
         return frozenset()
     sure = frozenset(pod.uid for pod in late)
-    for order in _orders(ordered, unconfirmed):
+    # The unconfirmed ones come at any time, and the last may never come; all others in turn.
+    for positions in permutations(range(len(late)), len(unconfirmed)):
+        at, in_turn = dict(zip(positions, unconfirmed, strict=True)), iter(ordered)
+        order = [at[place] if place in at else next(in_turn) for place in range(len(late))]
         count = _count_as_expected(node, [(pod.demand, pod.expected) for pod in order])
         sure &= {pod.uid for pod in order[:count]}
     return sure
-
-
-def _orders(
-    ordered: Sequence[AssignedPod], unconfirmed: Sequence[AssignedPod]
-) -> Iterator[tuple[AssignedPod, ...]]:
-    """Yield all orders in which some come in turn, and others at any time; the last may never come."""
-    count = len(ordered) + len(unconfirmed)
-    for positions in permutations(range(count), len(unconfirmed)):
-        at, in_turn = dict(zip(positions, unconfirmed, strict=True)), iter(ordered)
-        yield tuple(at[position] if position in at else next(in_turn) for position in range(count))
 
 
 def _in_any_order(node: Node, wanted: Sequence[_Expected]) -> bool:
