@@ -6,8 +6,10 @@ impossible by their amounts alone. So amounts are added up first, always in favo
 rules would also refuse whatever is excluded here, and they decide all the rest.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 from numalign.kubelet.admit import effective_demand
@@ -68,13 +70,15 @@ class Relief:
 
     def suffices(self, chosen: Sequence[Leaver]) -> bool:
         """Return whether the pod may be admitted after these are gone."""
-        if any(leaver.unread for leaver in chosen):
-            return True
+        return any(leaver.unread for leaver in chosen) or self._enough(chosen, sum)
+
+    def _enough(self, leavers: Sequence[Leaver], add: Callable[[list[int]], int]) -> bool:
+        """Return whether what these free is enough, once `add` has added up the amounts of each resource."""
         return (
             all(
                 any(
                     all(
-                        sum([leaver.frees(zone, name) for leaver in chosen]) >= lack
+                        add([leaver.frees(zone, name) for leaver in leavers]) >= lack
                         for name, lack in lacks.items()
                     )
                     for zone, lacks in zones.items()
@@ -82,24 +86,28 @@ class Relief:
                 for zones in self.lacking
             )
             and all(
-                sum([leaver.everywhere(name) for leaver in chosen]) >= lack
+                add([leaver.everywhere(name) for leaver in leavers]) >= lack
                 for name, lack in self.total.items()
             )
             and all(
-                sum([leaver.requests.get(name, 0) for leaver in chosen]) >= lack
+                add([leaver.requests.get(name, 0) for leaver in leavers]) >= lack
                 for name, lack in self.short.items()
             )
         )
 
     def choices(self, size: int) -> Iterator[tuple[Leaver, ...]]:
         """Yield all choices of `size` pods that could make a difference, each once."""
-        pools = [*self._pools()]
-        if len(pools) == 1:
-            yield from combinations(pools[0], size)
+        if not self.one_zone:
+            yield from combinations(self.leavers, size)
             return
         # There are few zones: a pod is in several pools only if it may hold something in all of these.
         tried = set[tuple[str, ...]]()
-        for pool in pools:
+        for zone in self.free:
+            pool = [
+                leaver
+                for leaver in self.leavers
+                if leaver.unread or zone in leaver.zones or not self.short.keys().isdisjoint(leaver.requests)
+            ]
             for chosen in combinations(pool, size):
                 key = tuple(leaver.uid for leaver in chosen)
                 if key not in tried:
@@ -110,65 +118,25 @@ class Relief:
         """Return a lower bound for the number of leavers; None if not even all of them would do."""
         if not self.suffices(self.leavers):
             return None
-        # All leavers may be needed: the number follows from the largest amounts alone.
-        return next((size for size in range(len(self.leavers)) if self._could_do(size)), len(self.leavers))
+        if any(leaver.unread for leaver in self.leavers):
+            return 1
+        # All leavers may be needed: the number follows from the largest amounts alone, wherever they are.
+        sizes = range(len(self.leavers))
+        enough = (size for size in sizes if self._enough(self.leavers, partial(_largest, size)))
+        return next(enough, len(self.leavers))
 
     def room_for(self, chosen: Sequence[Leaver], other: Demand) -> bool:
         """Return whether there may be room for another pod beside the incoming one after these are gone."""
         if any(leaver.unread for leaver in chosen):
             return True
         # What finished init containers had may be free again when the other one comes.
-        kept, requests = (
-            claims.due(self.node, self.demand).running,
-            effective_demand(self.node, other).whole.requests,
-        )
-        return all(
-            self._together(name, chosen) >= kept.get(name, 0) + amount
-            for name, amount in requests.items()
-            if claims.given_out(self.node, name)
-        )
-
-    def _could_do(self, size: int) -> bool:
-        """Return whether the `size` largest amounts of each resource would be enough, wherever they are."""
-        leavers = self.leavers
-        if any(leaver.unread for leaver in leavers):
-            return size > 0
-        return (
-            all(
-                any(
-                    all(
-                        _largest((leaver.frees(zone, name) for leaver in leavers), size) >= lack
-                        for name, lack in lacks.items()
-                    )
-                    for zone, lacks in zones.items()
-                )
-                for zones in self.lacking
-            )
-            and all(
-                _largest((leaver.everywhere(name) for leaver in leavers), size) >= lack
-                for name, lack in self.total.items()
-            )
-            and all(
-                _largest((leaver.requests.get(name, 0) for leaver in leavers), size) >= lack
-                for name, lack in self.short.items()
-            )
-        )
-
-    def _pools(self) -> Iterator[Sequence[Leaver]]:
-        """Yield the leavers among which to choose: those of one zone, if only one zone is needed."""
-        if not self.one_zone:
-            yield self.leavers
-            return
-        for zone in self.free:
-            yield [
-                leaver
-                for leaver in self.leavers
-                if leaver.unread or zone in leaver.zones or not self.short.keys().isdisjoint(leaver.requests)
-            ]
-
-    def _together(self, name: str, chosen: Sequence[Leaver]) -> int:
-        free = sum(self.free[zone].get(name, 0) for zone in self.free)
-        return free + sum(leaver.everywhere(name) for leaver in chosen)
+        kept = claims.due(self.node, self.demand).running
+        for name, amount in effective_demand(self.node, other).whole.requests.items():
+            free = sum(amounts.get(name, 0) for amounts in self.free.values())
+            together = free + sum(leaver.everywhere(name) for leaver in chosen)
+            if claims.given_out(self.node, name) and together < kept.get(name, 0) + amount:
+                return False
+        return True
 
 
 def relief(
@@ -209,17 +177,15 @@ def _lacks(has: _ByName, wanted: _ByName) -> _ByName:
 
 def _most_free(info: NodeInfo, free: FreeCapacity) -> _ByZone:
     """Return what is free by zone, or would be by the records of pods alone: the larger of both."""
-    held: dict[ZoneId, dict[str, int]] = {}
+    held: dict[ZoneId, Counter[str]] = {zone: Counter() for zone in info.node.ids}
     for pod in info.assigned_pods:
         for zones, amounts in _recorded(info.node, pod).items():
             if len(zones) == 1:
-                bag = held.setdefault(zones[0], {})
-                for name, amount in amounts.items():
-                    bag[name] = bag.get(name, 0) + amount
+                held[zones[0]].update(amounts)
     current = {zone.id: zone.free for zone in free.node.zones}
     return {
         zone.id: {
-            name: max(current[zone.id].get(name, 0), amount - held.get(zone.id, {}).get(name, 0))
+            name: max(current[zone.id].get(name, 0), amount - held[zone.id][name])
             for name, amount in zone.allocatable.items()
         }
         for zone in info.node.zones
@@ -233,56 +199,43 @@ def _recorded(node: Node, pod: AssignedPod) -> arithmetic.Amounts:
 def _leaver(node: Node, pod: AssignedPod) -> Leaver:
     if pod.demand is None:
         return Leaver(pod.uid, {}, {}, unread=True)
-    zones: dict[ZoneId, dict[str, int]] = {}
+    zones: dict[ZoneId, Counter[str]] = {}
     for where, amounts in _recorded(node, pod).items():
         for zone in where:
-            _add(zones.setdefault(zone, {}), amounts)
+            zones.setdefault(zone, Counter()).update(amounts)
     unknown = pod.record.unknown if pod.record else None
     if unknown is None or unknown:
         due = claims.due(node, pod.demand).all
         anywhere = {name: due[name] for name in due if unknown is None or name in unknown}
         for zone in node.ids if anywhere else ():
-            _add(zones.setdefault(zone, {}), anywhere)
+            zones.setdefault(zone, Counter()).update(anywhere)
     return Leaver(pod.uid, zones, {**pod.demand.total, PODS: 1})
-
-
-def _add(bag: dict[str, int], amounts: _ByName) -> None:
-    for name, amount in amounts.items():
-        bag[name] = bag.get(name, 0) + amount
 
 
 def _units(node: Node, demand: Demand, intent: Intent) -> Sequence[_ByName]:
     """Return what has to come from one zone, each as a whole, by the node's policy or the intent."""
-    by_node = [*_by_node(node, demand)] if node.policy in _NARROW else []
-    by_intent = [*_by_intent(node, demand, intent)] if intent.policy is Policy.SINGLE_NUMA_NODE else []
-    return by_node if by_node == by_intent else [*by_node, *by_intent]
-
-
-def _by_node(node: Node, demand: Demand) -> Iterator[_ByName]:
-    for step in _steps(demand, node.scope):
+    by_node, by_intent = list[_ByName](), list[_ByName]()
+    for step in _steps(demand, node.scope) if node.policy in _NARROW else ():
         requests = {name: amount for name, amount in step.requests.items() if node.aligns(name)}
-        if requests and (node.policy is Policy.SINGLE_NUMA_NODE or _fits_one_zone(node, requests)):
-            yield requests
-
-
-def _by_intent(node: Node, demand: Demand, intent: Intent) -> Iterator[_ByName]:
-    for step in _steps(demand, intent.scope or node.scope):
+        # A restricted kubelet spreads what no zone may allocate enough of.
+        spread = node.policy is Policy.RESTRICTED and any(
+            all(zone.allocatable.get(name, 0) < amount for zone in node.zones)
+            for name, amount in requests.items()
+        )
+        if requests and not spread:
+            by_node.append(requests)
+    for step in (
+        _steps(demand, intent.scope or node.scope) if intent.policy is Policy.SINGLE_NUMA_NODE else ()
+    ):
         concerned = (name for name in step.requests if intent.concerns(name) and node.aligns(name))
         if requests := {name: step.requests[name] for name in concerned}:
-            yield requests
+            by_intent.append(requests)
+    return by_node if by_node == by_intent else [*by_node, *by_intent]
 
 
 def _steps(demand: Demand, scope: Scope) -> Sequence[Step]:
     return (demand.whole,) if scope is Scope.POD else demand.steps
 
 
-def _fits_one_zone(node: Node, requests: _ByName) -> bool:
-    """Return whether some zone may allocate enough of each, so that the kubelet does not spread any."""
-    return all(
-        any(zone.allocatable.get(name, 0) >= amount for zone in node.zones)
-        for name, amount in requests.items()
-    )
-
-
-def _largest(amounts: Iterable[int], count: int) -> int:
+def _largest(count: int, amounts: list[int]) -> int:
     return sum(sorted(amounts, reverse=True)[:count])
