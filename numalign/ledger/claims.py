@@ -13,7 +13,6 @@ memory nor devices that span several zones, nor what its scheduler is configured
 """
 
 from collections.abc import Collection, Iterable
-from collections.abc import Set as AbstractSet
 from itertools import accumulate, chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -47,8 +46,9 @@ class Due(NamedTuple):
     @property
     def left_behind(self) -> Resources:
         """The most that finished init containers leave to their pod; exporters list only running ones."""
-        kept = (name for name in self.finished if kind(name) is not Kind.MEMORY)
-        return Resources({name: self.finished[name] for name in kept})
+        return Resources(
+            {name: self.finished[name] for name in self.finished if kind(name) is not Kind.MEMORY}
+        )
 
 
 class CheckedRecord(NamedTuple):
@@ -165,11 +165,17 @@ def checked(node: Node, demand: Demand, held: Held) -> CheckedRecord:
                 claimed[name] = claimed.get(name, 0) + amount
                 if amount > capacity(node, zones, name):
                     refuted.add(name)
+    left_behind = given.left_behind
     for name, amount in claimed.items():
         beyond = amount - given.running.get(name, 0)
-        if not 0 <= beyond <= given.left_behind.get(name, 0):
+        if not 0 <= beyond <= left_behind.get(name, 0):
             refuted.add(name)
-    return CheckedRecord(_only(held, claimed.keys() - refuted), frozenset(refuted))
+    trusted = claimed.keys() - refuted
+    if any(not amounts.keys() <= trusted for amounts in held.values()):
+        # Otherwise it stays the same object, which is how others see that all of it is trusted.
+        bags = {zones: {name: bag[name] for name in bag if name in trusted} for zones, bag in held.items()}
+        held = MappingProxyType({zones: Resources(bag) for zones, bag in bags.items() if bag})
+    return CheckedRecord(held, frozenset(refuted))
 
 
 def capacity(node: Node, zones: Collection[str], name: str) -> int:
@@ -201,30 +207,19 @@ def _too_wide(node: Node, demand: Demand, held: Held) -> frozenset[str]:
     if not blocks or node.policy not in _STRICT_POLICIES:
         return frozenset()
     effective = kubelet.effective_demand(node, demand)
-    most = max(_fewest(node, step.memory) for step in (*effective.steps, effective.whole))
+    most = 0
+    for step in (*effective.steps, effective.whole):
+        memory = step.memory
+        if any(all(zone.allocatable.get(name, 0) >= memory[name] for name in memory) for zone in node.zones):
+            most = max(most, 1)
+            continue
+        # Each kind of memory on zones of its own is an upper bound.
+        fewest = 0
+        for name, amount in memory.items():
+            most_first = sorted((zone.allocatable.get(name, 0) for zone in node.zones), reverse=True)
+            fewest += 1 + sum(together < amount for together in accumulate(most_first))
+        most = max(most, fewest)
     return frozenset(name for width, name in blocks if width > most)
 
 
-def _fewest(node: Node, memory: Resources) -> int:
-    """Return the fewest zones with all this memory, if that is one; else an upper bound."""
-    if any(all(zone.allocatable.get(name, 0) >= memory[name] for name in memory) for zone in node.zones):
-        return 1
-    fewest = 0
-    for name, amount in memory.items():
-        most_first = sorted((zone.allocatable.get(name, 0) for zone in node.zones), reverse=True)
-        fewest += 1 + sum(together < amount for together in accumulate(most_first))
-    return fewest
-
-
 _STRICT_POLICIES = frozenset({Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE})
-
-
-def _only(held: Held, names: AbstractSet[str]) -> Held:
-    """Return the record with only these resources; the same object if it has no others."""
-    if all(amounts.keys() <= names for amounts in held.values()):
-        return held
-    bags = (
-        (zones, Resources({name: amount for name, amount in amounts.items() if name in names}))
-        for zones, amounts in held.items()
-    )
-    return MappingProxyType({zones: bag for zones, bag in bags if bag})
