@@ -17,7 +17,7 @@ from types import MappingProxyType
 from numalign.ledger import claims
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.model.bitset import union
-from numalign.model.machine import Machine
+from numalign.model.machine import CpuSet, Machine
 from numalign.model.node import CpuManager, Node
 from numalign.model.placement import Held
 from numalign.model.resources import CPU, MILLI, Kind, Resources, kind
@@ -31,18 +31,26 @@ RELEASED = PlacementRecord({}, Source.KUBELET, cpus=0)
 
 def possible_reports(node: Node, observed: ObservedPods) -> ObservedPods:
     """Return the reports that are possible on the node, without resources that no manager allocates."""
-    # Most pods hold nothing, so there is nothing to check.
-    holding = {uid: reported for uid, reported in observed.items() if reported.held or reported.cpus}
-    most = _most(node)
-    possible = {
-        uid: record if node.machine else replace(record, cpus=None)
-        for uid, reported in holding.items()
-        if _possible(node, record := replace(reported, held=_given_out(node, reported.held)), most)
-    }
-    if not _within(_together(node, possible.values()), most):
-        return {}
-    idle = {uid: reported for uid, reported in observed.items() if uid not in holding}
-    return idle | possible
+    names, most = {zone.name for zone in node.zones}, _most(node)
+    idle, possible = dict[str, PlacementRecord](), dict[str, PlacementRecord]()
+    for uid, reported in observed.items():
+        # Most pods hold nothing, so there is nothing to check.
+        if not (reported.held or reported.cpus):
+            idle[uid] = reported
+            continue
+        # Memory of a manager that is off is ignored.
+        bags = (
+            (zones, Resources({name: bag[name] for name in bag if claims.given_out(node, name)}))
+            for zones, bag in reported.held.items()
+        )
+        held = MappingProxyType({zones: bag for zones, bag in bags if bag})
+        if not all(map(names.issuperset, held)) or not _within(held, most):
+            continue
+        if node.machine is None:
+            possible[uid] = replace(reported, held=held, cpus=None)
+        elif node.cpu_manager is not CpuManager.STATIC or _are_there(node, node.machine, held, reported.cpus):
+            possible[uid] = replace(reported, held=held)
+    return idle | possible if _within(_together(node, possible.values()), most) else {}
 
 
 def given_away(node: Node, seen: ObservedPods, others: Collection[PlacementRecord]) -> frozenset[str]:
@@ -91,33 +99,13 @@ def _within(
     )
 
 
-def _given_out(node: Node, held: Held) -> Held:
-    """Return the held resources that a manager allocates; memory of a manager that is off is ignored."""
-    bags = (
-        (zones, Resources({name: amount for name, amount in bag.items() if claims.given_out(node, name)}))
-        for zones, bag in held.items()
-    )
-    return MappingProxyType({zones: bag for zones, bag in bags if bag})
-
-
-def _possible(node: Node, record: PlacementRecord, most: _Most) -> bool:
-    names = {zone.name for zone in node.zones}
-    if not all(names.issuperset(zones) for zones in record.held):
-        return False
-    if not _within(record.held, most):
-        return False
-    static = node.cpu_manager is CpuManager.STATIC
-    return not static or node.machine is None or _are_there(node, node.machine, record)
-
-
-def _are_there(node: Node, machine: Machine, record: PlacementRecord) -> bool:
+def _are_there(node: Node, machine: Machine, held: Held, cpus: CpuSet | None) -> bool:
     """Return whether a pod's CPUs exist, are not reserved, and match its amounts in each zone."""
-    cpus = record.cpus
     if cpus is None:
         return True
     zones = dict(zip((zone.name for zone in node.zones), machine.topology.zones, strict=True))
     counted = {(name,): (cpus & own).bit_count() * MILLI for name, own in zones.items() if cpus & own}
-    reported = {zones: bag[CPU] for zones, bag in record.held.items() if CPU in bag}
+    reported = {zones: bag[CPU] for zones, bag in held.items() if CPU in bag}
     return not cpus & ~(machine.topology.everything & ~machine.reserved) and counted == reported
 
 

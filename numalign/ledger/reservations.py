@@ -91,16 +91,12 @@ class _NodeEntry:
         left_out = self.reported is not None and pod.uid not in self.reported
         return RELEASED if last and pod.terminating and left_out else last
 
-    def impossible(self, pod: AssignedPod) -> frozenset[str]:
-        """Return the resources of a pod for which the agent's report is impossible."""
-        record = (self.reported or {}).get(pod.uid)
-        if record is None or pod.uid in self.observed:
-            return frozenset()
-        return frozenset(name for bag in record.held.values() for name in bag)
-
     def reports_on(self, pod: AssignedPod) -> tuple[PlacementRecord | None, frozenset[str]]:
-        """Return the agent's reports that matter for a pod."""
-        return self.seen(pod), self.impossible(pod)
+        """Return what was seen of a pod, and the resources for which the agent's report is impossible."""
+        record = None if pod.uid in self.observed else (self.reported or {}).get(pod.uid)
+        return self.seen(pod), frozenset(
+            name for bag in (record.held if record else {}).values() for name in bag
+        )
 
 
 class Reservations:
@@ -111,8 +107,8 @@ class Reservations:
     """
 
     def __init__(self, *, lag: float = LAG_SECONDS, kept: float = KEPT_SECONDS) -> None:
-        self._lag = lag
-        self._kept = kept
+        self.lag = lag
+        self.kept = kept
         self._entries: dict[str, _NodeEntry] = {}
         self._node_of: dict[str, str] = {}
         self._reserved: set[str] = set()
@@ -122,16 +118,6 @@ class Reservations:
         self._turn = 0
         self._complete = True
         self._callbacks: list[Callable[[str], object]] = []
-
-    @property
-    def lag(self) -> float:
-        """After how many seconds a topology accounts for a pod at the latest."""
-        return self._lag
-
-    @property
-    def kept(self) -> float:
-        """How many seconds a reservation waits for its pod."""
-        return self._kept
 
     def on_change(self, callback: Callable[[str], object]) -> None:
         """Register a callback that gets a node's name whenever results for it become invalid.
@@ -190,25 +176,19 @@ class Reservations:
         if changed:
             self._changed(name)
         for uid in released:
-            self._release(name, uid, now=now)
-
-    def _release(self, name: str, uid: str, *, now: float) -> None:
-        """Note that a kubelet released a pod that still exists; others may have got its room."""
-        self._doubt(name, uid, now=now)
-        entry = self._entries[name]
-        self._count(entry, entry.assigned_pods[uid])
-        self._changed(name)
+            # The pod still exists, and others may have got its room.
+            self._doubt(name, uid, now=now)
+            self._count(entry, entry.assigned_pods[uid])
+            self._changed(name)
 
     def _observe(self, entry: _NodeEntry) -> None:
         """Trust the agent's report as far as it is possible on the node as it is now."""
-        node = entry.node
-        if node is None:
+        if entry.node is None:
             return
         seen = entry.last | {uid: entry.observed[uid] for uid in entry.observed if uid in entry.assigned_pods}
-        now = observations.possible_reports(node, entry.reported or {})
-        entry.observed = now
+        entry.observed = now = observations.possible_reports(entry.node, entry.reported or {})
         last = {uid: record for uid, record in seen.items() if uid not in now}
-        gone = observations.given_away(node, last, now.values())
+        gone = observations.given_away(entry.node, last, now.values())
         entry.last = last | dict.fromkeys(gone, RELEASED)
 
     def remove_node(self, name: str) -> None:
@@ -240,16 +220,12 @@ class Reservations:
                 return
         elif before:
             self._remove(assigned_pod.uid)
-            assigned_pod = self._moved(name, assigned_pod)
+            if not assigned_pod.record and assigned_pod.demand:
+                # It had a reservation on another node, and its kubelet decides now.
+                created, now = assigned_pod.created, assigned_pod.since
+                if prediction := self.predict(name, assigned_pod.demand, created=created, now=now):
+                    assigned_pod = replace(assigned_pod, guess=prediction.held)
         self._enter(name, assigned_pod)
-
-    def _moved(self, name: str, assigned_pod: AssignedPod) -> AssignedPod:
-        """Return a pod that had a reservation on another node, with a guess: its kubelet decides now."""
-        if assigned_pod.record or assigned_pod.demand is None:
-            return assigned_pod
-        created, now = assigned_pod.created, assigned_pod.since
-        prediction = self.predict(name, assigned_pod.demand, created=created, now=now)
-        return replace(assigned_pod, guess=prediction.held) if prediction else assigned_pod
 
     def update_intent(self, uid: str, intent: Intent) -> None:
         """Set the intent of a pod from now on."""
@@ -327,7 +303,7 @@ class Reservations:
 
     def expire(self, now: float) -> tuple[AssignedPod, ...]:
         """Remove the reservations of pods that were not seen in time, and return these pods."""
-        late = tuple(pod for pod in self.reserved() if now - pod.since >= self._kept)
+        late = tuple(pod for pod in self.reserved() if now - pod.since >= self.kept)
         for pod in late:
             self._remove(pod.uid)
         return late
@@ -417,8 +393,13 @@ class Reservations:
 
         For a pod that counts as `unknown`, what it holds is not fully known.
         """
-        infos = filter(None, map(self.node_info, names))
-        counts = Counter(_source(pod, info.node) for info in infos for pod in info.assigned_pods)
+        counts = Counter[str]()
+        for info in filter(None, map(self.node_info, names)):
+            for pod in info.assigned_pods:
+                if pod.record and not pod.record.unknown:
+                    counts[pod.record.source] += bool(pod.record.held)
+                else:
+                    counts[UNKNOWN] += pod.holds(info.node)
         return {source: counts[source] for source in (*Source, UNKNOWN) if counts[source]}
 
     def node(self, name: str) -> Node | None:
@@ -443,11 +424,11 @@ class Reservations:
             return None
         entry = self._entries[name]
         if entry.free is None or now >= entry.until:
-            entry.free = free_capacity(info, now=now, lag=self._lag, before=entry.before)
+            entry.free = free_capacity(info, now=now, lag=self.lag, before=entry.before)
             entry.before = info, entry.free
             entry.until = math.inf
             if entry.free.basis is Basis.REPORTED:
-                ends = (pod.since + self._lag for pod in info.assigned_pods if pod.admitted)
+                ends = (pod.since + self.lag for pod in info.assigned_pods if pod.admitted)
                 entry.until = min((end for end in ends if end > now), default=math.inf)
         return entry.free
 
@@ -475,7 +456,7 @@ class Reservations:
         if gone:
             reserved = self._reserved.intersection(gone)
             info = info.without(reserved).after(set(gone) - reserved)
-        return ordering.predict(info, demand, intent, created=created, now=now, lag=self._lag, free=free)
+        return ordering.predict(info, demand, intent, created=created, now=now, lag=self.lag, free=free)
 
     def at_risk(
         self,
@@ -526,7 +507,12 @@ class Reservations:
         entry, uid = self._entry(name), assigned_pod.uid
         before = entry.assigned_pods.get(uid)
         entry.assigned_pods[uid] = assigned_pod
-        if before and entry.counted[uid] is before and _claims_the_same(before, assigned_pod):
+        if (
+            before
+            and entry.counted[uid] is before
+            and (before.record and before.record.held) == (assigned_pod.record and assigned_pod.record.held)
+            and before.demand == assigned_pod.demand
+        ):
             # All of the record was trusted, and still is for the same reasons.
             entry.counted[uid] = assigned_pod
         else:
@@ -551,23 +537,10 @@ class Reservations:
             del self._entries[name]
 
 
-def _source(pod: AssignedPod, node: Node) -> str | None:
-    """Return how it is known what a pod holds; None if it holds nothing."""
-    if pod.record and not pod.record.unknown:
-        return pod.record.source if pod.record.held else None
-    return UNKNOWN if pod.holds(node) else None
-
-
 def _relabelled(free: FreeCapacity, node: Node) -> FreeCapacity:
     """Return the free capacity with an otherwise equal node."""
     relabelled = replace(free.node, label=node.label, attributes=node.attributes, health=node.health)
     return replace(free, node=relabelled)
-
-
-def _claims_the_same(one: AssignedPod, other: AssignedPod) -> bool:
-    """Return whether both have the same demand and records of the same amounts."""
-    mine, theirs = (pod.record and pod.record.held for pod in (one, other))
-    return mine == theirs and one.demand == other.demand
 
 
 def _continued(before: AssignedPod, now: AssignedPod) -> AssignedPod:
@@ -593,6 +566,5 @@ def _continued(before: AssignedPod, now: AssignedPod) -> AssignedPod:
 
 
 def _given(assigned_pod: AssignedPod, prediction: Prediction | None) -> AssignedPod:
-    """Return the pod with what is predicted for it."""
     record, guess = (prediction.record, prediction.held) if prediction else (None, None)
     return replace(assigned_pod, record=record, guess=guess)
