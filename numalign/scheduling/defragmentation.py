@@ -16,14 +16,15 @@ Koordinator's PodMigrationJob reserves before it evicts; kube-scheduler's preemp
 place (pkg/scheduler/framework/preemption). Neither considers zones.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import chain, islice, permutations
+from itertools import islice, permutations
 
+from numalign.cache.batch import Batch
 from numalign.cache.question import Question
 from numalign.cache.ranking import Ranking, ranks
-from numalign.cache.scheduler_cache import SchedulerCache
+from numalign.cache.scheduler_cache import NotEligible, SchedulerCache
 from numalign.decision import wording
 from numalign.kubelet.admit import effective_demand
 from numalign.ledger.model import AssignedPod, PodName, Prediction, Stage
@@ -238,81 +239,82 @@ class _MoverSearch:
     wanted: int
     progress: Callable[[str], object]
     effort: Effort
+    _as_it_is: Rearrangement = field(init=False)
     _newcomers: dict[str, Newcomer | None] = field(default_factory=dict)
     _places: dict[tuple[Question, Constraints], Sequence[str]] = field(default_factory=dict)
     _infeasible: set[str] = field(default_factory=set)
     _unplaced: dict[str, tuple[Resident, ...]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._as_it_is = Rearrangement(self.cluster.reservations, self.cluster.now)
+
     def run(self, names: Sequence[str]) -> Advice:
-        pod, cluster = self.pod, self.cluster
-        as_it_is = Rearrangement(cluster.reservations, cluster.now)
+        demand = self.pod.question.demand
         self.progress("evaluating all nodes")
-        fitting, candidates, open_end = self._asked(names)
-        fitting = [name for name in fitting if as_it_is.fits(name, pod.question.demand)]
+        taking, kept_away, open_, batch = self._ask(self.pod, names, uid=self.pod.uid)
+        fitting = [name for name in taking if self._as_it_is.fits(name, demand)]
         if fitting:
             return Advice(Remedy.FITS, tuple(fitting))
+        silent = {code for code, why in batch.refusals.items() if not why.answered}
+        never = silent | {code for code, why in batch.refusals.items() if why.permanent}
+        known = (batch.rows >= 0).tolist()
+        candidates = [
+            name
+            for name, code, there in zip(open_, batch.codes.tolist(), known, strict=True)
+            if there and code not in never
+        ]
         if not candidates:
-            return Advice(Remedy.STUCK, proven=False) if open_end else Advice(Remedy.NEVER)
+            # Others may take it later: those that are cordoned or not ready, or were not evaluated.
+            later = any(not why.lasting for why in kept_away.values()) or not silent.isdisjoint(batch.codes)
+            return Advice(Remedy.STUCK, proven=False) if later else Advice(Remedy.NEVER)
         self.progress(f"adding up what {len(candidates):,} nodes hold")
-        sites = [*filter(None, (self._site(name, as_it_is) for name in candidates))]
+        sites = [*filter(None, map(self._site, candidates))]
         plans = self._exhaustive(sites)
         proven = not self.effort.cut
         if not plans and sites:
             plans, proven = self._greedy(sites), False
-        if not plans:
-            hindrances = self._hindrances(candidates, as_it_is)
-            beyond = any(len(site.relief.leavers) > EXHAUSTIVE for site in sites)
-            return Advice(
-                Remedy.STUCK,
-                hindrances=hindrances,
-                candidates=len(candidates),
-                proven=not self.effort.cut and not beyond,
-            )
-        remedy = Remedy.MOVES if plans[0].moves else Remedy.WAITS
-        return Advice(remedy, plans=tuple(plans), candidates=len(candidates), proven=proven)
+        if plans:
+            remedy = Remedy.MOVES if plans[0].moves else Remedy.WAITS
+            return Advice(remedy, plans=tuple(plans), candidates=len(candidates), proven=proven)
+        hindrances = self._hindrances(candidates)
+        beyond = any(len(site.relief.leavers) > EXHAUSTIVE for site in sites)
+        proven = not self.effort.cut and not beyond
+        return Advice(Remedy.STUCK, hindrances=hindrances, candidates=len(candidates), proven=proven)
 
-    def _asked(self, names: Sequence[str]) -> tuple[list[str], list[str], bool]:
-        """Return the nodes whose zones take the pod now, best first, and those that could with more room.
+    def _ask(
+        self, pod: Newcomer, names: Sequence[str], uid: str = ""
+    ) -> tuple[list[str], Mapping[str, NotEligible], list[str], Batch]:
+        """Return the nodes whose zones take a pod now, the best first.
 
-        And whether others may take it later: those that are cordoned or not ready, or were not evaluated.
+        And which nodes it may not use, which it may, and the answers of the latter.
         """
-        pod, cluster = self.pod, self.cluster
-        kept_away = cluster.cache.not_eligible(names, pod.constraints, now=cluster.now)
+        cache, now = self.cluster.cache, self.cluster.now
+        kept_away = cache.not_eligible(names, pod.constraints, now=now)
         open_ = [name for name in names if name not in kept_away]
-        batch = cluster.cache.ask(open_, pod.question, now=cluster.now, uid=pod.uid)
-        known = batch.rows >= 0
+        batch = cache.ask(open_, pod.question, now=now, uid=uid)
         order = ranks(batch, (Ranking(),)).order(open_)
-        taking = [open_[at] for at in order if batch.admitted[at]]
-        never = {code for code, why in batch.refusals.items() if why.permanent or not why.answered}
-        later = [
-            name
-            for name, code, there in zip(open_, batch.codes.tolist(), known.tolist(), strict=True)
-            if there and code not in never
-        ]
-        silent = {code for code, why in batch.refusals.items() if not why.answered}
-        open_end = any(not away.lasting for away in kept_away.values()) or not silent.isdisjoint(batch.codes)
-        return taking, later, open_end
+        return [open_[at] for at in order if batch.admitted[at]], kept_away, open_, batch
 
-    def _site(self, name: str, as_it_is: Rearrangement) -> _Site | None:
+    def _site(self, name: str) -> _Site | None:
         """Return the node with its movable pods; None if removing all of them would not be enough."""
         pod, residents = self.pod, self.cluster.residents.get(name, ())
         leaving = tuple(each for each in residents if each.leaving)
-        rest = self._emptied(name, as_it_is)
+        rest = self._emptied(name)
         info, free = rest.info(name), rest.free(name)
         if info is None or free is None:
             return None
-        movable = {each.uid: each for each in residents if self.obstacle(each) is None}
+        movable = {each.uid: each for each in residents if self._obstacle(each) is None}
         cheapest = sorted(movable, key=lambda uid: cost([movable[uid]]))
         gain = relief(info, free, pod.question.demand, pod.question.intent, cheapest)
         least = gain.least()
         return None if least is None else _Site(name, gain, movable, leaving, least)
 
-    def _emptied(self, name: str, as_it_is: Rearrangement) -> Rearrangement:
-        """Return the node without the pod itself, and without those that leave anyway."""
+    def _emptied(self, name: str, gone: Iterable[str] = ()) -> Rearrangement:
+        """Return the node without the pod itself, those that leave anyway, and these."""
         leaving = (each.uid for each in self.cluster.residents.get(name, ()) if each.leaving)
-        return as_it_is.leaving(name, (self.pod.uid, *leaving))
+        return self._as_it_is.leaving(name, (self.pod.uid, *leaving)).leaving(name, gone)
 
-    def obstacle(self, resident: Resident) -> str | None:
+    def _obstacle(self, resident: Resident) -> str | None:
         """Return why a pod may not be moved for this one; None if it may."""
         if resident.leaving:
             return "it is already being deleted"
@@ -326,27 +328,25 @@ class _MoverSearch:
 
     def _exhaustive(self, sites: Sequence[_Site]) -> list[Plan]:
         """Return the cheapest plans that move the fewest pods, one for each node."""
+        nearest = sorted(sites, key=lambda site: (site.least, site.name))
         for size in range(EXHAUSTIVE + 1):
             self.progress(f"searching for {size} pods that could move")
-            plans = self._of_size(size, [site for site in sites if site.least <= size])
+            options = [
+                (cost(site.moved(chosen)), site.name, site, chosen)
+                for site in nearest
+                if site.least <= size
+                for chosen in site.relief.choices(size)
+                if self.effort.choice() and site.relief.suffices(chosen)
+            ]
+            plans: dict[str, Plan] = {}
+            for _, name, site, chosen in sorted(options, key=lambda option: option[:2]):
+                if name not in plans and name not in self._infeasible and (plan := self._plan(site, chosen)):
+                    plans[name] = plan
+                if len(plans) == self.wanted or self.effort.predictions < 0:
+                    break
             if plans:
-                return plans
+                return [*plans.values()]
         return []
-
-    def _of_size(self, size: int, sites: Sequence[_Site]) -> list[Plan]:
-        options = [
-            (cost(site.moved(chosen)), site.name, site, chosen)
-            for site in sorted(sites, key=lambda site: (site.least, site.name))
-            for chosen in site.relief.choices(size)
-            if self.effort.choice() and site.relief.suffices(chosen)
-        ]
-        plans: dict[str, Plan] = {}
-        for _, name, site, chosen in sorted(options, key=lambda option: option[:2]):
-            if name not in plans and name not in self._infeasible and (plan := self._plan(site, chosen)):
-                plans[name] = plan
-            if len(plans) == self.wanted or self.effort.predictions < 0:
-                break
-        return [*plans.values()]
 
     def _greedy(self, sites: Sequence[_Site]) -> list[Plan]:
         """Return plans that move more pods: the cheapest until it is enough, less those not needed."""
@@ -375,14 +375,10 @@ class _MoverSearch:
                 some = fewer
         return some
 
-    def _without(self, site: _Site, chosen: Sequence[Leaver]) -> Rearrangement:
-        as_it_is = Rearrangement(self.cluster.reservations, self.cluster.now)
-        gone = (leaver.uid for leaver in chosen)
-        return self._emptied(site.name, as_it_is).leaving(site.name, gone)
-
     def _let_in(self, site: _Site, chosen: Sequence[Leaver]) -> Prediction | None:
         """Return the prediction for the pod after these are gone; None if the node refuses it."""
-        return self._predicted(self._without(site, chosen), site.name, self.pod)
+        then = self._emptied(site.name, (leaver.uid for leaver in chosen))
+        return self._predicted(then, site.name, self.pod)
 
     def _predicted(self, then: Rearrangement, name: str, pod: Newcomer) -> Prediction | None:
         question = pod.question
@@ -392,20 +388,34 @@ class _MoverSearch:
         return prediction if prediction and prediction.verdict.admitted else None
 
     def _plan(self, site: _Site, chosen: Sequence[Leaver]) -> Plan | None:
-        if not all(self._somewhere(site, chosen, leaver) for leaver in chosen):
-            self._unplaced.setdefault(site.name, tuple(site.moved(chosen)))
+        """Return how the pod fits once these have moved; None if it does not, or not all have a new place."""
+        home, moved = site.name, site.moved(chosen)
+        newcomers = [(each, pod) for each in moved if (pod := self._newcomer(each.uid))]
+        # Each needs a place at all; on its own node only by amounts.
+        places = len(newcomers) == len(moved) and all(
+            any(name != home for name in islice(self._elsewhere(pod), 2))
+            or site.relief.room_for(chosen, pod.question.demand)
+            for _, pod in newcomers
+        )
+        if not places:
+            self._unplaced.setdefault(home, tuple(moved))
             return None
         prediction = self._let_in(site, chosen)
         if prediction is None:
             if not self._let_in(site, site.relief.leavers):
-                self._infeasible.add(site.name)
+                self._infeasible.add(home)
             return None
-        then = self._without(site, chosen).coming(site.name, self.pod.assigned_pod(), prediction)
-        moves = self._moves(then, site.moved(chosen), site.name)
+        then = self._emptied(home, (leaver.uid for leaver in chosen))
+        then = then.coming(home, self.pod.assigned_pod(), prediction)
+        left = Effort(predictions=MOST_TRIES)
+        orders = permutations(newcomers) if len(newcomers) <= EXHAUSTIVE else iter([tuple(newcomers)])
+        rearranged = (self._placed(then, order, home, left) for order in orders)
+        moves = next((moves for moves in rearranged if moves is not None), None)
         if moves is None:
-            self._unplaced.setdefault(site.name, tuple(site.moved(chosen)))
+            self.effort.cut |= left.cut
+            self._unplaced.setdefault(home, tuple(moved))
             return None
-        return Plan(site.name, prediction, tuple(sorted(moves, key=lambda move: move.after)), site.leaving)
+        return Plan(home, prediction, tuple(sorted(moves, key=lambda move: move.after)), site.leaving)
 
     # Places for the pods that move.
 
@@ -418,46 +428,25 @@ class _MoverSearch:
         """Return the nodes that take a pod at present, the best first."""
         key = pod.question, pod.constraints
         if key not in self._places:
-            cluster = self.cluster
-            names = [*cluster.reservations.node_names()]
-            kept_away = cluster.cache.not_eligible(names, pod.constraints, now=cluster.now)
-            open_ = [name for name in names if name not in kept_away]
-            batch = cluster.cache.ask(open_, pod.question, now=cluster.now)
-            order = ranks(batch, (Ranking(),)).order(open_)
-            self._places[key] = [open_[at] for at in order if batch.admitted[at]]
+            self._places[key], *_ = self._ask(pod, [*self.cluster.reservations.node_names()])
         return self._places[key]
-
-    def _may_stay(self, pod: Newcomer, name: str) -> bool:
-        """Return whether the pod may return to the node that it left."""
-        return not self.cluster.cache.not_eligible([name], pod.constraints, now=self.cluster.now)
-
-    def _somewhere(self, site: _Site, chosen: Sequence[Leaver], leaver: Leaver) -> bool:
-        """Return whether a pod may have a place at all; on its own node only by amounts."""
-        pod = self._newcomer(leaver.uid)
-        if pod is None:
-            return False
-        if any(name != site.name for name in islice(self._elsewhere(pod), 2)):
-            return True
-        return site.relief.room_for(chosen, pod.question.demand)
-
-    def _moves(self, then: Rearrangement, moved: Sequence[Resident], home: str) -> list[Move] | None:
-        """Return a place for each of them, one after another; None if not all have one."""
-        left = Effort(predictions=MOST_TRIES)
-        newcomers = [(each, pod) for each in moved if (pod := self._newcomer(each.uid))]
-        orders = permutations(newcomers) if len(newcomers) <= EXHAUSTIVE else iter([tuple(newcomers)])
-        rearranged = (self._placed(then, order, home, left) for order in orders)
-        moves = next((moves for moves in rearranged if moves is not None), None)
-        self.effort.cut |= moves is None and left.cut
-        return moves
 
     def _placed(
         self, then: Rearrangement, rest: Sequence[tuple[Resident, Newcomer]], home: str, left: Effort
     ) -> list[Move] | None:
+        """Return a place for each of them, one after another; None if not all have one."""
         if not rest:
             return []
         (resident, pod), *others = rest
+
+        def options() -> Iterator[str]:
+            """Yield where it may go, the best first, and its own node last."""
+            yield from (name for name in self._elsewhere(pod) if name != home)
+            if not self.cluster.cache.not_eligible([home], pod.constraints, now=self.cluster.now):
+                yield home
+
         tried = 0
-        for name in self._options(pod, home):
+        for name in options():
             if tried == MOST_PLACES or left.predictions < 0:
                 left.cut = True
                 break
@@ -472,18 +461,28 @@ class _MoverSearch:
                 return [Move(resident, name, prediction, after=name == home), *more]
         return None
 
-    def _options(self, pod: Newcomer, home: str) -> Iterator[str]:
-        """Return where a pod may go, the best first, and its own node last."""
-        elsewhere = (name for name in self._elsewhere(pod) if name != home)
-        return chain(elsewhere, [home] if self._may_stay(pod, home) else [])
-
     # Why not.
 
-    def _hindrances(self, candidates: Sequence[str], as_it_is: Rearrangement) -> tuple[Hindrance, ...]:
+    def _hindrances(self, candidates: Sequence[str]) -> tuple[Hindrance, ...]:
         """Return the hindrances on as many nodes as requested, those with the smallest first."""
+        question, hindrances = self.pod.question, list[Hindrance]()
         staying = {name: self._staying(name) for name in candidates}
         nearest = sorted(candidates, key=lambda name: (name not in self._unplaced, len(staying[name]), name))
-        return tuple(self._hindrance(name, staying[name], as_it_is) for name in nearest[: self.wanted])
+        for name in nearest[: self.wanted]:
+            if unplaced := self._unplaced.get(name):
+                hindrances.append(Hindrance(name, "", unplaced, staying[name]))
+                continue
+            residents = self.cluster.residents.get(name, ())
+            gone = (each.uid for each in residents if each.leaving or not self._obstacle(each))
+            then = self._as_it_is.leaving(name, (self.pod.uid, *gone))
+            prediction = then.predict(name, question.demand, question.intent)
+            short, reason = then.short_of(name, question.demand), ""
+            if prediction and prediction.verdict.refusal:
+                reason = wording.sentence(prediction.verdict)
+            elif short:
+                reason = f"node {wording.short_as_a_whole(short)}"
+            hindrances.append(Hindrance(name, reason, staying=staying[name]))
+        return tuple(hindrances)
 
     def _staying(self, name: str) -> tuple[Resident, ...]:
         """Return the pods of a node that may not move and hold resources that this one requests."""
@@ -498,23 +497,7 @@ class _MoverSearch:
             if pod.demand is None or not names.isdisjoint(pod.demand.total)
         }
         return tuple(
-            Resident(each.uid, each.name, each.priority, each.created, why, each.leaving)
+            replace(each, obstacle=why)
             for each in self.cluster.residents.get(name, ())
-            if each.uid in holding and not each.leaving and (why := self.obstacle(each))
+            if each.uid in holding and not each.leaving and (why := self._obstacle(each))
         )
-
-    def _hindrance(self, name: str, staying: tuple[Resident, ...], as_it_is: Rearrangement) -> Hindrance:
-        if unplaced := self._unplaced.get(name):
-            return Hindrance(name, "", unplaced, staying)
-        residents = self.cluster.residents.get(name, ())
-        gone = [each.uid for each in residents if each.leaving or not self.obstacle(each)]
-        then, question = as_it_is.leaving(name, (self.pod.uid, *gone)), self.pod.question
-        prediction = then.predict(name, question.demand, question.intent)
-        reason = wording.sentence(prediction.verdict) if prediction and prediction.verdict.refusal else ""
-        return Hindrance(name, reason or _lacking(then, name, question), staying=staying)
-
-
-def _lacking(then: Rearrangement, name: str, question: Question) -> str:
-    """Return what the node as a whole lacks, in words; empty if it has enough."""
-    short = then.short_of(name, question.demand)
-    return f"node {wording.short_as_a_whole(short)}" if short else ""
