@@ -23,7 +23,7 @@ from numalign.runtime import calls, server
 from numalign.runtime.cooperative import result_of
 from numalign.runtime.logs import Log
 from numalign.runtime.server_state import Check, DebugState
-from numalign.scheduling import reasons
+from numalign.scheduling import node_answers
 from scorer import extender_protocol
 from scorer.context import ANSWERS, OVER_QUOTA, CallContext, add_to_trace
 from scorer.extender_protocol import MAX_SCORE, BadCall
@@ -102,7 +102,7 @@ async def _filter(context: CallContext, body: bytes) -> bytes:
         context.take(pod, *filtered.fit)
     context.metrics.nodes[OVER_QUOTA].inc(len(beyond))
     # Evicting other pods would not help there.
-    over = {name: reasons.over_quota(why) for name, why in beyond.items()}
+    over = {name: node_answers.over_quota(why) for name, why in beyond.items()}
     return extender_protocol.answer_filter(call, replace(filtered, unresolvable=filtered.unresolvable | over))
 
 

@@ -18,7 +18,7 @@ from controller.held import HeldPlaces
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Prediction
 from numalign.runtime.cooperative import TimeSlice
-from numalign.scheduling import reasons
+from numalign.scheduling import node_answers
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.node_fit import NodeFit
 from numalign.scheduling.ranking import Ranker
@@ -104,7 +104,7 @@ class Chooser:
         roomy.sort(key=refused.__contains__)
         answers = [answer for answer in self.nodes.of(roomy[:AT_HAND], pending) if answer.fits]
         if not answers:
-            refusals = Counter(reasons.kept_away(why.unmet) for why in kept_away.values())
+            refusals = Counter(node_answers.kept_away(why.unmet) for why in kept_away.values())
             refusals.update(chain(filtered.failed.values(), filtered.unresolvable.values()))
             refusals["node(s) have too little free in total (numalign)"] += full
             # In the form of kube-scheduler.

@@ -42,7 +42,7 @@ from numalign.model import intent
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
-from numalign.scheduling import reasons
+from numalign.scheduling import node_answers
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 LOOK_SECONDS = 0.02
@@ -273,7 +273,7 @@ class Binder:
         prediction = self._predict(node, pod)
         if prediction is None or not prediction.verdict.answered:
             if self.unknown == "cannot-fit" and pod.question.intent.binding:
-                why = reasons.reason(prediction.verdict) if prediction else reasons.UNKNOWN
+                why = node_answers.reason(prediction.verdict) if prediction else node_answers.NO_TOPOLOGY
                 raise _Refused(BindOutcome.LOST, f"{node}: {why}")
         elif prediction.verdict.refused:
             raise _lost(prediction)
@@ -326,7 +326,7 @@ class Binder:
         finally:
             timer.cancel()
         if acquiring.cancel():
-            raise _Refused(BindOutcome.WAITED, f"{node}: {reasons.WAITING}")
+            raise _Refused(BindOutcome.WAITED, f"{node}: {node_answers.WAITING}")
 
     async def _permit(
         self, node: str, pod: PendingPod, reservation: _Reservation, queue: _Queue, deadline: float
@@ -355,7 +355,7 @@ class Binder:
                 self.state.reservations.update_reservation(pod.uid, prediction)
                 return prediction
             if late:
-                raise _Refused(BindOutcome.WAITED, f"{node}: {reasons.WAITING}")
+                raise _Refused(BindOutcome.WAITED, f"{node}: {node_answers.WAITING}")
             # Time alone may change the prediction, too.
             self.state.reservations.free_capacity(node, now=now)
             settled = [risk.since + NOTIFICATION_SECONDS + _A_MOMENT for risk in risks if risk.admitted]
@@ -422,7 +422,7 @@ _A_MOMENT = 0.001
 
 
 def _lost(prediction: Prediction) -> _Refused:
-    why = reasons.reason(prediction.verdict)
+    why = node_answers.reason(prediction.verdict)
     return _Refused(BindOutcome.LOST, f"the NUMA zones were taken by another pod in the meantime: {why}")
 
 

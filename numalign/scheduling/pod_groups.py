@@ -19,8 +19,7 @@ from dataclasses import dataclass, field, replace
 from numalign.ledger.model import AssignedPod, Prediction
 from numalign.ledger.rearrangement import Rearrangement
 from numalign.lru import LRU, Caches
-from numalign.scheduling import reasons
-from numalign.scheduling.node_answers import Filtered
+from numalign.scheduling.node_answers import POD_GROUP, Filtered
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 MOST_GROUPS = 16
@@ -90,7 +89,7 @@ class PodGroups:
             return alone
         return Filtered(
             [name for name in alone.fit if name not in crowded],
-            {**alone.failed, **dict.fromkeys(sorted(crowded), reasons.POD_GROUP)},
+            {**alone.failed, **dict.fromkeys(sorted(crowded), POD_GROUP)},
             alone.unresolvable,
         )
 

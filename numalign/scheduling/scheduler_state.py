@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from functools import cache
-from typing import NamedTuple
 
 from numalign.cache import Question, dra
 from numalign.cache.pod_question import Invalid, PodQuestion
 from numalign.cache.scheduler_cache import SchedulerCache
 from numalign.decision.evaluate import NO_INTENT
-from numalign.kube.cluster import Change, Cluster, NamespaceChanged, NodeChanged, Settled
-from numalign.kube.decode.kubelet_reports import ObservedPlacement
+from numalign.kube.cluster import Change, Cluster, NamespaceChanged, NodeChanged, NodeState, Settled
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader, PodReading
 from numalign.kube.effective_policy import EffectivePolicy
@@ -28,7 +26,6 @@ from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger import claims
 from numalign.ledger.model import AssignedPod, PlacementRecord, Prediction, Source, Stage
-from numalign.ledger.observations import ObservedPods
 from numalign.ledger.reservations import Reservations
 from numalign.lru import LRU, Caches
 from numalign.model.constraints import ANYWHERE, Constraints
@@ -115,26 +112,11 @@ class PendingPod:
         )
 
 
-class _Identity(NamedTuple):
-    """The fields of a `PendingPod` that identify the pod."""
-
-    uid: str
-    namespace: str
-    name: str
-    created: int
-
-
 _UNREAD = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
 """The demand of an unreadable pod that does not request alignment: every node fits."""
 
-
-class _LastRead(NamedTuple):
-    """The pod that was read last, and under which policy and version of the cluster's rules."""
-
-    pod: Mapping[str, object]
-    policy: ClusterPolicy
-    version: int
-    pending: PendingPod
+_LastRead = tuple[Mapping[str, object], ClusterPolicy, int, PendingPod]
+"""The pod that was read last, and under which policy and version of the cluster's rules."""
 
 
 class UnknownNamespace(BadInput):
@@ -206,7 +188,7 @@ class SchedulerState:
         """Bring the ledger up to date with a change of the cluster."""
         match change:
             case NodeChanged():
-                self._take_node(change)
+                self._take_node(change.name, change.before, change.now)
             case NamespaceChanged(name):
                 self._unread.add(name)
             case Settled():
@@ -215,18 +197,23 @@ class SchedulerState:
                 return
         self._pins_wait = True
 
-    def _take_node(self, change: NodeChanged) -> None:
-        name, before, now = change.name, change.before, change.now
-        if now.node is None:
-            if before.node:
-                self.reservations.remove_node(name)
-        else:
+    def _take_node(self, name: str, before: NodeState, now: NodeState) -> None:
+        if now.node:
             if (now.node, now.fingerprint) != (before.node, before.fingerprint):
                 reader = PodFingerprintReader(now.fingerprint) if now.fingerprint else None
                 self.reservations.update_node(now.node, reader)
             if now.placements != before.placements or before.node is None:
-                observed = None if now.placements is None else _records(now.placements)
-                self.reservations.update_observed(name, observed, now=self.clock())
+                reported = (
+                    None
+                    if now.placements is None
+                    else {
+                        uid: PlacementRecord(placement.held, Source.KUBELET, cpus=placement.cpus)
+                        for uid, placement in now.placements.items()
+                    }
+                )
+                self.reservations.update_observed(name, reported, now=self.clock())
+        elif before.node:
+            self.reservations.remove_node(name)
         if now.bare != before.bare:
             self.cache.update_unknown(name, now.bare)
 
@@ -341,28 +328,36 @@ class SchedulerState:
     def pending_pod(self, pod: Mapping[str, object]) -> PendingPod:
         """Return the v1 Pod in a request; raise `BadInput` with every mistake in its request.
 
-        Raise `UnknownNamespace` if what is requested for it is not known yet. The same object is read once,
-        as long as its effective policy does not change.
+        Raise `UnknownNamespace` if what is requested for it is not known yet.
         """
-        # A scheduler that filters prioritizes next, with the object that `Calls` has kept.
-        last, policy, version = self._last, self.policy.now, self.cluster.rules_version
-        if last is None or last.pod is not pod or last.policy is not policy or last.version != version:
-            last = self._last = _LastRead(pod, policy, version, self._read(pod))
-        pending = last.pending
+        # A scheduler that filters prioritizes next, with the object that `Calls` has kept: it is read once,
+        # as long as its effective policy does not change.
+        policy, version = self.policy.now, self.cluster.rules_version
+        if self._last and self._last[0] is pod and self._last[1] is policy and self._last[2] == version:
+            pending = self._last[3]
+        else:
+            pending = self._read(pod)
+            self._last = pod, policy, version, pending
         if pending.uid and self._asked.find(pending.uid) is not pending:
             self._asked.put(pending.uid, pending)
         return pending
 
     def _read(self, pod: Mapping[str, object]) -> PendingPod:
-        identity = _identity(pod)
-        if not self.knows(identity.namespace):
+        whole = Part(pod)
+        metadata = whole["metadata"]
+        uid = metadata["uid"].uid()
+        whole.raise_mistakes(BadInput)
+        namespace = metadata["namespace"].text() or "default"
+        name = metadata["name"].text() or metadata["generateName"].text()
+        created = metadata["creationTimestamp"].time()
+        if not self.knows(namespace):
             raise UnknownNamespace(
-                [Mistake("metadata.namespace", f"namespace {identity.namespace} is not known yet: try again")]
+                [Mistake("metadata.namespace", f"namespace {namespace} is not known yet: try again")]
             )
-        reading = self.reader.read(pod, identity.namespace, self._effective_policy())
+        reading = self.reader.read(pod, namespace, self._effective_policy())
         if isinstance(reading, Invalid) and self._refused(reading):
             raise BadInput(reading.mistakes)
-        return self._pending(identity, reading)
+        return self._pending((uid, namespace, name, created), reading)
 
     def knows(self, namespace: str) -> bool:
         """Return whether the settings of a namespace are known."""
@@ -428,28 +423,21 @@ class SchedulerState:
         pod = self.pods.get(uid)
         if pod is None or not self.knows(pod.namespace):
             return None
-        if described := self._described(pod):
-            return described
+        asked, most = self._asked.peek(uid), pod.request.most
+        identity = uid, pod.namespace, pod.name, pod.created
+        same = asked and (uid, asked.namespace, asked.name, asked.created) == identity
+        if asked and most and same and asked.demand.total.positive() == most.total:
+            # It is too large to keep. What DRA serves may have changed since it was asked about.
+            return replace(asked, question=self._by_node(asked.question))
         reading = self.reader.read(pod.request, pod.namespace, self._effective_policy())
-        if self._refused(reading):
-            return None
-        return self._pending(_Identity(uid, pod.namespace, pod.name, pod.created), reading)
-
-    def _described(self, pod: PodInfo) -> PendingPod | None:
-        """Return a pod that is too large to keep as it was asked about, if that has the same total."""
-        asked, most = self._asked.peek(pod.uid), pod.request.most
-        if asked is None or most is None or asked.demand.total.positive() != most.total:
-            return None
-        if (asked.namespace, asked.name, asked.created) != (pod.namespace, pod.name, pod.created):
-            return None
-        # What DRA serves may have changed since.
-        return replace(asked, question=self._by_node(asked.question))
+        return None if self._refused(reading) else self._pending(identity, reading)
 
     def _refused(self, reading: PodReading) -> bool:
         """Return whether admission has refused such a pod."""
         return isinstance(reading, Invalid) and not self._effective_policy().exempts_users
 
-    def _pending(self, identity: _Identity, reading: PodReading) -> PendingPod:
+    def _pending(self, identity: tuple[str, str, str, int], reading: PodReading) -> PendingPod:
+        """Return a pod with this uid, namespace, name and creation time."""
         if isinstance(reading, PodQuestion):
             reading = self._effective_policy().placed(reading)
             return PendingPod(*identity, self._by_node(reading.question), reading)
@@ -471,10 +459,7 @@ class SchedulerState:
         )
 
     def quota(self, namespace: str, *, without: Iterable[str] = ()) -> CpuQuota | None:
-        """Return the limit of exclusive CPUs of a namespace and its use, once some pods are gone.
-
-        Return None without a limit.
-        """
+        """Return the limit of exclusive CPUs of a namespace, and its use once some pods are gone; or None."""
         limit = self._effective_policy().exclusive_cpus(namespace)
         if limit is None:
             return None
@@ -522,25 +507,3 @@ class SchedulerState:
         """Yield all nodes, including those without a topology."""
         yield from self.reservations.node_names()
         yield from self.cluster.unknown
-
-
-def _records(observed: Mapping[str, ObservedPlacement]) -> ObservedPods:
-    """Return an agent's report on pods, as the ledger stores it."""
-    return {
-        uid: PlacementRecord(placement.held, Source.KUBELET, cpus=placement.cpus)
-        for uid, placement in observed.items()
-    }
-
-
-def _identity(pod: Mapping[str, object]) -> _Identity:
-    """Return the identity of a pod; raise `BadInput` without a valid uid."""
-    whole = Part(pod)
-    metadata = whole["metadata"]
-    uid = metadata["uid"].uid()
-    whole.raise_mistakes(BadInput)
-    return _Identity(
-        uid,
-        metadata["namespace"].text() or "default",
-        metadata["name"].text() or metadata["generateName"].text(),
-        metadata["creationTimestamp"].time(),
-    )

@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 
 from numalign.model.errors import BadInput
-from numalign.scheduling import reasons
+from numalign.scheduling import node_answers
 from scorer.context import CallContext
 from scorer.extender_protocol import Victims
 from scorer.volcano import protocol
@@ -20,7 +20,7 @@ async def _predicate(context: CallContext, body: bytes) -> bytes:
     task, name = protocol.read_predicate(body)
     pod = context.pending_pod(task.pod)
     if why := context.state.over_quota(pod, node=name):
-        return protocol.answer_predicate(reasons.over_quota(why), Code.NEVER)
+        return protocol.answer_predicate(node_answers.over_quota(why), Code.NEVER)
     [answer] = context.nodes.of([name], pod)
     if answer.fits:
         return protocol.answer_predicate()
@@ -55,7 +55,7 @@ async def _allocate(context: CallContext, body: bytes) -> bytes:
         return protocol.answer_task("numalign: an allocated task must have its node and its pod's UID")
     await context.seen(pod, body)
     if why := context.state.over_quota(pod, node=task.node_name):
-        return protocol.answer_task(reasons.over_quota(why))
+        return protocol.answer_task(node_answers.over_quota(why))
     [answer] = context.nodes.of([task.node_name], pod)
     if not answer.fits:
         return protocol.answer_task(answer.reason)

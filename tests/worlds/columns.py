@@ -24,7 +24,7 @@ from numalign.kubelet.hint_sets import HintSet
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent
 from numalign.model.node import Node
-from numalign.scheduling.reasons import reason
+from numalign.scheduling.node_answers import reason
 from tests.laws.fleets import Case
 from tests.worlds.notation import asks, bag, means
 

@@ -14,7 +14,7 @@ from numalign.decision.verdict import Refusal, Verdict
 from numalign.model import demand
 from numalign.model.intent import Policy
 from numalign.model.node import Node
-from numalign.scheduling.reasons import reason
+from numalign.scheduling.node_answers import reason
 from tests.worlds.columns import state, with_free
 from tests.worlds.notation import asks, bag, means, node, options, pod, table
 

@@ -25,7 +25,7 @@ from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
 from numalign.model.resources import Resources
 from numalign.model.steps import Steps
-from numalign.scheduling.reasons import reason
+from numalign.scheduling.node_answers import reason
 from tests.worlds.columns import numbered, with_free
 from tests.worlds.notation import GPU, asks, machine, means, node, options, table
 

@@ -24,7 +24,7 @@ from numalign.model.intent import Policy
 from numalign.model.node import Known, Node
 from numalign.model.placement import Placement
 from numalign.model.steps import finished
-from numalign.scheduling import reasons
+from numalign.scheduling import node_answers
 from numalign.scheduling.cpu_quota import CpuQuota
 from numalign.shapes import KnownShape, LeftOut, UnknownNode
 from numalign.shapes.shape import of
@@ -329,7 +329,7 @@ def _causes() -> dict[str, Sequence[str]]:
     return {
         each.cause.value: [
             wording.refused(each, free="").partition(": the node ")[2],
-            reasons.reason(_now(each)),
+            node_answers.reason(_now(each)),
         ]
         for each in _REFUSALS
     }
@@ -337,15 +337,15 @@ def _causes() -> dict[str, Sequence[str]]:
 
 @cache
 def messages() -> dict[str, str]:
-    unfit = reasons.reason(_now(_REFUSALS[0]))
+    unfit = node_answers.reason(_now(_REFUSALS[0]))
     return {
         **{name: text for name, (_, text) in cases().items() if name not in MISTAKES},
         **_workloads(),
         "scheduler-cause": f"0/3 nodes are available: 3 {unfit}.",
-        "scheduler-unknown": reasons.UNKNOWN,
-        "scheduler-waiting": reasons.WAITING,
-        "scheduler-pod-group": reasons.POD_GROUP,
-        "scheduler-quota": reasons.over_quota(CpuQuota("team", used=18, limit=20).why_not(4)),
+        "scheduler-unknown": node_answers.NO_TOPOLOGY,
+        "scheduler-waiting": node_answers.WAITING,
+        "scheduler-pod-group": node_answers.POD_GROUP,
+        "scheduler-quota": node_answers.over_quota(CpuQuota("team", used=18, limit=20).why_not(4)),
     }
 
 

@@ -18,7 +18,7 @@ from numalign.model.node import CpuManager
 from numalign.runtime.logs import MANY_LINES
 from numalign.scheduling.binding import FEW, LOOK_SECONDS, BindOutcome
 from numalign.scheduling.cpu_quota import UNCOUNTED
-from numalign.scheduling.reasons import WAITING
+from numalign.scheduling.node_answers import WAITING
 from tests.worlds.notation import node, table
 from tests.worlds.scorer import (
     ALL,

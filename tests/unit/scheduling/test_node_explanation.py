@@ -14,8 +14,8 @@ from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
 from numalign.model.steps import Steps
 from numalign.scheduling import node_explanation
+from numalign.scheduling.node_answers import kept_away
 from numalign.scheduling.node_explanation import Chance, NodeExplanation, NodeResult, Rules
-from numalign.scheduling.reasons import kept_away
 from tests.worlds.notation import asks, node
 
 QUESTION = Question(asks("cpu=4 mem=1Gi"), Intent(Policy.SINGLE_NUMA_NODE))

@@ -12,7 +12,7 @@ from hypothesis import settings
 from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from numalign.model.errors import BadInput
 from numalign.runtime.in_flight import LARGE
-from numalign.scheduling import reasons
+from numalign.scheduling import node_answers
 from numalign.scheduling.scheduler_state import SEEN_SECONDS
 from scorer.extender_protocol import Victims
 from scorer.handlers import HANDLERS
@@ -90,7 +90,7 @@ async def test_filter_names_fitting_nodes_and_reasons(scorer: Scorer, caller: Ca
 
     needs = "node(s) have no NUMA zone with 4 cpu, 1Gi memory and 1 nvidia.com/gpu"
     never = {
-        "small": f"{needs} (numalign: single-numa-node)", "bare": reasons.UNKNOWN,
+        "small": f"{needs} (numalign: single-numa-node)", "bare": node_answers.NO_TOPOLOGY,
         "loose": 'node(s) have Topology Manager policy "none" (numalign: single-numa-node)',
     }  # fmt: skip
     assert (answer["Nodes"], answer["NodeNames"], answer["Error"]) == (None, ["empty", "fuller"], "")
@@ -118,7 +118,7 @@ async def test_recorded_kube_scheduler_calls_are_answered(scorer: Scorer, caller
     [(_, names), (_, nodes)] = answers["/filter"]
     assert (names["NodeNames"], names["FailedAndUnresolvableNodes"]) == (
         ["node-a.example"],
-        {"node-b.example": reasons.UNKNOWN, "node-c.example": reasons.UNKNOWN},
+        {"node-b.example": node_answers.NO_TOPOLOGY, "node-c.example": node_answers.NO_TOPOLOGY},
     )
     assert [each["metadata"]["name"] for each in nodes["Nodes"]["items"]] == ["node-a.example"]
     assert answers["/bind"] == [(200, {"Error": ""})]

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 
-from numalign.scheduling import reasons
+from numalign.scheduling import node_answers
 from tests.system.e2e.placing import NODES, Cluster, Running, is_bound
 from tests.system.e2e.scheduling.conftest import GROUPS
 from tests.system.eventually import eventually
@@ -38,7 +38,7 @@ async def test_gang_is_bound_once_each_member_has_a_zone(tidy: Cluster, second: 
     for name in GANG:
         await pod(tidy, second, name, schedulingGroup={"podGroupName": "gang"})
 
-    await tidy.until_unplaced(GANG[2], reasons.POD_GROUP.removeprefix("node(s) "))
+    await tidy.until_unplaced(GANG[2], node_answers.POD_GROUP.removeprefix("node(s) "))
     assert await nodes(tidy) == {}
 
     for name in NODES:
