@@ -34,11 +34,9 @@ from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes
 from numalign.runtime.server import BackgroundTask, Stop
 from numalign.scheduling import binding, ranking
 from numalign.scheduling.binding import Binder, Write
-from numalign.scheduling.disbelief import Disbelief
 from numalign.scheduling.node_answers import NodeAnswers
-from numalign.scheduling.outcomes import Outcomes, PublishEvent
+from numalign.scheduling.outcomes import Disbelief, Outcomes, Predictions, PublishEvent
 from numalign.scheduling.pod_groups import PodGroups
-from numalign.scheduling.predictions import Predictions
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import SchedulerState
 from scorer import ranking_file

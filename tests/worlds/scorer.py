@@ -30,9 +30,8 @@ from numalign.runtime import logs, server
 from numalign.scheduling import binding
 from numalign.scheduling.binding import Binder, BindingCall, Write
 from numalign.scheduling.node_answers import Filtered, NodeAnswer, NodeAnswers
-from numalign.scheduling.outcomes import Outcomes
+from numalign.scheduling.outcomes import Outcomes, Predictions
 from numalign.scheduling.pod_groups import PodGroups
-from numalign.scheduling.predictions import Predictions
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.context import CallContext, CallMetrics
