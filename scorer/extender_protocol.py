@@ -125,36 +125,25 @@ class Calls:
         # of the call follow, everything before them is the call without that list.
         before, mark, after = body.rpartition(_BEFORE_NAMES)
         key = digest(before) if mark and len(before) <= _LONGEST_POD else None
-        pod = self._pods.peek(key) if key else None
-        names = None if pod is None else _names_alone(after)
-        if pod is not None and names is not None:
-            return Candidates(pod, names)
+        known = self._pods.peek(key) if key else None
+        if known is not None and after.endswith(b"]}"):
+            with contextlib.suppress(orjson.JSONDecodeError):
+                listed = Part(orjson.loads(b"[" + after[:-1]))
+                names = read_names(listed)
+                if not listed.mistakes:
+                    return Candidates(known, names)
         call = document(body, "ExtenderArgs")
-        candidates, listed = _candidates(call), call["NodeNames"].value
-        if key and after == orjson.dumps(listed)[1:] + b"}":
-            self._pods.put(key, candidates.pod)
-        return candidates
-
-
-def _names_alone(written: bytes) -> tuple[str, ...] | None:
-    """Return the names at the end of a call, after their bracket; None if anything else follows."""
-    if not written.endswith(b"]}"):
-        return None
-    try:
-        listed = Part(orjson.loads(b"[" + written[:-1]))
-    except orjson.JSONDecodeError:
-        return None
-    names = read_names(listed)
-    return None if listed.mistakes else names
-
-
-def _candidates(call: Part) -> Candidates:
-    pod, listed, nodes = read_pod(call["Pod"]), call["NodeNames"], call["Nodes"]
-    _one_of(call, listed, nodes)
-    by_name = None if nodes.value is None else _nodes(nodes)
-    names = read_names(listed) if by_name is None else tuple(by_name)
-    raise_mistakes(call, "Pod", "Nodes", "NodeNames")
-    return Candidates(pod, names, by_name)
+        pod, listed, nodes = read_pod(call["Pod"]), call["NodeNames"], call["Nodes"]
+        _one_of(call, listed, nodes)
+        by_name = None
+        if nodes.value is not None:
+            items = objects(written(nodes, "items"))
+            by_name = {node["metadata"]["name"].required_text(): as_json(node) for node in items}
+        names = read_names(listed) if by_name is None else tuple(by_name)
+        raise_mistakes(call, "Pod", "Nodes", "NodeNames")
+        if key and after == orjson.dumps(listed.value)[1:] + b"}":
+            self._pods.put(key, pod)
+        return Candidates(pod, names, by_name)
 
 
 def in_group(pod: Mapping[str, Any]) -> bool:
@@ -164,8 +153,11 @@ def in_group(pod: Mapping[str, Any]) -> bool:
 
 def read_binding(body: bytes) -> BindingCall:
     """Return which pod to bind where; raise `BadCall`, also for names that are invalid in Kubernetes."""
-    call = document(body, "ExtenderBindingArgs")
-    texts = [_matching(call[key], pattern) for key, pattern in _BINDING.items()]
+    call, texts = document(body, "ExtenderBindingArgs"), list[str]()
+    for key, pattern in _BINDING.items():
+        texts.append(text := call[key].required_text())
+        if text and not pattern.fullmatch(text):
+            call[key].wrong(f"{named(text)} has characters or a length that Kubernetes does not allow here")
     raise_mistakes(call, *_BINDING)
     return BindingCall(*texts)
 
@@ -179,7 +171,18 @@ def read_preemption(body: bytes) -> PreemptionCall:
     pods, uids = call["NodeNameToVictims"], call["NodeNameToMetaVictims"]
     _one_of(call, pods, uids)
     whole = uids.value is None
-    victims = {node: _victims(part, whole=whole) for node, part in _values(pods if whole else uids)}
+    by_node, victims = pods if whole else uids, dict[str, Victims]()
+    fields = by_node.value if type(by_node.value) is dict else {}
+    if by_node.value is not None and fields is not by_node.value:
+        by_node.wrong(f"must be an object, not {named(by_node.value)}")
+    for node in fields:
+        part = by_node[node]
+        if len(node) > _LONGEST_NAME:
+            part.wrong(f"a node name has at most {_LONGEST_NAME} characters")
+        else:
+            victims[node] = _victims(part, whole=whole)
+        if len(call.mistakes) >= _ENOUGH:
+            break
     raise_mistakes(call, "Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
     return PreemptionCall(pod, victims, None if never else priority)
 
@@ -229,18 +232,13 @@ def answer_scores(names: Sequence[str], scores: Sequence[int]) -> bytes:
         return b"[]"
     # There may be thousands, so the text between two names is prepared once for each score.
     parts = [""] * (2 * len(names))
-    parts[::2] = _quoted(names)
+    joined = "".join(names)
+    # Nearly always they are the same in JSON.
+    escaped = len(orjson.dumps(joined)) != len(joined) + len('""')
+    parts[::2] = [orjson.dumps(name)[1:-1].decode() for name in names] if escaped else names
     parts[1::2] = [_BETWEEN[score] for score in scores]
     # Remove the start of a next entry after the last one.
     return f"[{_FIRST}{''.join(parts)[: -len(_NEXT)]}]".encode()
-
-
-def _quoted(names: Sequence[str]) -> Sequence[str]:
-    """Return names escaped for JSON, without quotes; nearly always they are unchanged."""
-    joined = "".join(names)
-    if len(orjson.dumps(joined)) == len(joined) + len('""'):
-        return names
-    return [orjson.dumps(name)[1:-1].decode() for name in names]
 
 
 def answer_binding(error: str = "") -> bytes:
@@ -318,7 +316,13 @@ def raise_mistakes(call: Part, *keys: str) -> None:
         return
     if keys:
         _unknown(call, keys)
-    mistakes = [replace(mistake, where=_cut(mistake.where)) for mistake in call.mistakes[:MOST_MISTAKES]]
+    # Keys may be as long as a body.
+    mistakes = [
+        mistake
+        if len(mistake.where) <= _LONGEST_PLACE
+        else replace(mistake, where=f"{mistake.where[:_LONGEST_PLACE]}...")
+        for mistake in call.mistakes[:MOST_MISTAKES]
+    ]
     if call.mistakes[MOST_MISTAKES:]:
         mistakes.append(Mistake("", "more mistakes are not shown"))
     raise BadCall(mistakes)
@@ -361,11 +365,6 @@ def _unknown(call: Part, keys: Sequence[str]) -> None:
             call[key].wrong(f"is not a known field: expected one of {', '.join(keys)}")
 
 
-def _cut(where: str) -> str:
-    """Cut a location, because keys may be as long as a body."""
-    return where if len(where) <= _LONGEST_PLACE else f"{where[:_LONGEST_PLACE]}..."
-
-
 def _one_of(call: Part, one: Part, other: Part) -> None:
     """Note a mistake unless exactly one of two members is set; an empty one is set."""
     if (one.value is None) == (other.value is None):
@@ -373,45 +372,16 @@ def _one_of(call: Part, one: Part, other: Part) -> None:
         call.mistakes.append(Mistake("", f"either {one.where} or {other.where} must be set: {both}"))
 
 
-def _nodes(part: Part) -> Mapping[str, bytes]:
-    """Return each node of a list, by name."""
-    items = written(part, "items")
-    return {node["metadata"]["name"].required_text(): as_json(node) for node in objects(items)}
-
-
-def _values(part: Part) -> Iterator[tuple[str, Part]]:
-    """Yield each member of an object; stop after enough mistakes."""
-    fields = part.value if type(part.value) is dict else {}
-    if part.value is not None and fields is not part.value:
-        part.wrong(f"must be an object, not {named(part.value)}")
-    for key in fields:
-        if len(key) > _LONGEST_NAME:
-            part[key].wrong(f"a node name has at most {_LONGEST_NAME} characters")
-        else:
-            yield key, part[key]
-        if len(part.mistakes) >= _ENOUGH:
-            return
-
-
 def _victims(part: Part, *, whole: bool) -> Victims:
     if needed_object(part) is None:
         return Victims((), 0)
     pods, violations = written(part, "Pods"), written(part, "NumPDBViolations")
-    uids = dict.fromkeys([_uid(pod, whole=whole) for pod in objects(pods)])
+    uids = dict[str, None]()
+    for pod in objects(pods):
+        if not whole:
+            spelled(pod, "UID")
+        uids[(pod["metadata"]["uid"] if whole else pod["UID"]).required_text()] = None
     return Victims(tuple(uids), violations.integer() or 0)
-
-
-def _uid(pod: Part, *, whole: bool) -> str:
-    if not whole:
-        spelled(pod, "UID")
-    return (pod["metadata"]["uid"] if whole else pod["UID"]).required_text()
-
-
-def _matching(part: Part, pattern: re.Pattern[str]) -> str:
-    text = part.required_text()
-    if text and not pattern.fullmatch(text):
-        part.wrong(f"{named(text)} has characters or a length that Kubernetes does not allow here")
-    return text
 
 
 # A call with names as Go writes it: the pod, no nodes, and the names.

@@ -11,7 +11,7 @@ which kube-scheduler compares nodes: the lowest priority that is enough, then th
 the lowest priorities, then the youngest. Older schedulers never send such nodes.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -41,11 +41,11 @@ CHOICES_PER_PREDICTION = 50
 """So many choices that are checked by their amounts count as a prediction: they take as long."""
 
 
+@dataclass(frozen=True, slots=True)
 class Preemption:
     """Evaluates candidates for preemption."""
 
-    def __init__(self, state: SchedulerState) -> None:
-        self._state = state
+    state: SchedulerState
 
     def worthwhile(self, pod: PendingPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
         """Return the nodes, with their victims as received, where evicting these would admit the pod."""
@@ -77,41 +77,36 @@ class Preemption:
         if priority is None:
             return kept
         named: dict[str, Victims] = {}
-        left = MOST_IN_CALL
+        left, reservations = MOST_IN_CALL, self.state.reservations
         for name in lacking:
             yield
             if left <= 0:
                 break
-            leaving = [other for other in self._on(name) if other.leaving]
-            lower = {other.uid: other for other in self._on(name) if _may_be_evicted(other, priority)}
+            seen = (self.state.pods.get(assigned.uid) for assigned in reservations.assigned_to(name))
+            bound = [other for other in seen if other and other.node == name]
+            leaving = [other for other in bound if other.leaving]
+            lower = {other.uid: other for other in bound if _may_be_evicted(other, priority)}
             gone = tuple(other.uid for other in leaving)
-            search = _VictimSearch(self._state, pod, name, gone, MOST_PREDICTIONS)
+            search = _VictimSearch(self.state, pod, name, gone, MOST_PREDICTIONS)
             chosen = yield from search.run(lower)
             left -= MOST_PREDICTIONS - search.predictions + search.choices // CHOICES_PER_PREDICTION
             if chosen is not None:
                 named[name] = Victims(tuple(victim.uid for victim in chosen), 0)
-                if not chosen and all(map(self._leaves_soon, leaving)):
+                # The owner of a deleted pod chose how long it runs on.
+                wall = self.state.wall()
+                if not chosen and all(abs(other.leaves - wall) <= LEAVING_SECONDS for other in leaving):
                     return without | {name: named[name]}
         return kept | named
 
-    def _on(self, name: str) -> Iterator[PodInfo]:
-        """Yield the pods that are bound to a node."""
-        pods = (self._state.pods.get(assigned.uid) for assigned in self._state.reservations.assigned_to(name))
-        return (pod for pod in pods if pod and pod.node == name)
-
-    def _leaves_soon(self, other: PodInfo) -> bool:
-        """Return whether others may wait for a deleted pod: its owner chose how long it runs on."""
-        return abs(other.leaves - self._state.wall()) <= LEAVING_SECONDS
-
     def _has_room(self, name: str, pod: PendingPod) -> bool:
         """Return whether a node is predicted to admit the pod without any victims."""
-        prediction = self._state.predict(name, pod, without=(pod.uid,))
+        prediction = self.state.predict(name, pod, without=(pod.uid,))
         return prediction is not None and prediction.verdict.admitted
 
     def _helps(self, name: str, victims: Victims, pod: PendingPod) -> bool:
-        if self._state.over_quota(pod, node=name, without=victims.uids):
+        if self.state.over_quota(pod, node=name, without=victims.uids):
             return False
-        prediction = self._state.predict(name, pod, without=(*victims.uids, pod.uid))
+        prediction = self.state.predict(name, pod, without=(*victims.uids, pod.uid))
         if prediction is None:
             return True
         verdict = prediction.verdict
@@ -155,21 +150,18 @@ class _VictimSearch:
         if self._admits(()):
             return ()
         cheapest = sorted(lower, key=lambda uid: _cost([lower[uid]]))
-        gain = self._relief(cheapest)
-        if gain is None:
+        rest = Rearrangement(self.state.reservations, self.state.clock())
+        rest = rest.leaving(self.name, (self.pod.uid, *self.leaving))
+        info, free, question = rest.info(self.name), rest.free(self.name), self.pod.question
+        if info is None or free is None:
             return None
+        gain = relief(info, free, question.demand, question.intent, cheapest)
         for level in sorted({lower[leaver.uid].priority for leaver in gain.leavers}):
             pool = tuple(leaver for leaver in gain.leavers if lower[leaver.uid].priority <= level)
             if gain.suffices(pool) and self._admits(pool):
                 chosen = yield from self._fewest(replace(gain, leavers=pool), lower)
                 return [lower[leaver.uid] for leaver in reversed(chosen)] if chosen else None
         return None
-
-    def _relief(self, lower: Iterable[str]) -> Relief | None:
-        reservations, now = self.state.reservations, self.state.clock()
-        rest = Rearrangement(reservations, now).leaving(self.name, (self.pod.uid, *self.leaving))
-        info, free, question = rest.info(self.name), rest.free(self.name), self.pod.question
-        return relief(info, free, question.demand, question.intent, lower) if info and free else None
 
     def _fewest(
         self, gain: Relief, lower: Mapping[str, PodInfo]
@@ -178,10 +170,6 @@ class _VictimSearch:
 
         Beyond a few, spare the most important first, as SelectVictimsOnNode of kube-scheduler does.
         """
-
-        def cost(chosen: Sequence[Leaver]) -> _VictimCost:
-            return _cost([lower[leaver.uid] for leaver in chosen])
-
         for size in range(gain.least() or 1, EXHAUSTIVE + 1):
             enough: list[Sequence[Leaver]] = []
             for choice in islice(gain.choices(size), MOST_CHOICES):
@@ -189,7 +177,7 @@ class _VictimSearch:
                 self.choices += 1
                 if gain.suffices(choice):
                     enough.append(choice)
-            for chosen in sorted(enough, key=cost):
+            for chosen in sorted(enough, key=lambda choice: _cost([lower[leaver.uid] for leaver in choice])):
                 yield
                 if self._admits(chosen):
                     return chosen
@@ -221,10 +209,7 @@ def _spared(leavers: Sequence[Leaver], helps: Callable[[Sequence[Leaver]], bool]
     return chosen
 
 
-_VictimCost = tuple[int, int, int, tuple[str, str]]
-
-
-def _cost(victims: Sequence[PodInfo]) -> _VictimCost:
+def _cost(victims: Sequence[PodInfo]) -> tuple[int, int, int, tuple[str, str]]:
     """Return the cost of equally many victims: the most important one, priorities, ages; and a name."""
     first = min(victims, key=lambda pod: (pod.namespace, pod.name))
     return (

@@ -23,8 +23,7 @@ from numalign.kube.cluster import Cluster
 from numalign.kube.compose import Background, ClusterProgram, SnapshotSource
 from numalign.kube.exporter_metrics import ExporterMetrics
 from numalign.kube.feed import Feed, count_age
-from numalign.kube.files.policy_keeper import PolicyKeeper
-from numalign.kube.lease import Handover, LeaderElector
+from numalign.kube.lease import Handover
 from numalign.kube.pod_informer import PodInformer
 from numalign.ledger.model import Basis
 from numalign.ledger.reservations import NOTIFICATION_SECONDS, Reservations
@@ -32,16 +31,15 @@ from numalign.runtime import server
 from numalign.runtime.logs import QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes
 from numalign.runtime.server import BackgroundTask, Stop
-from numalign.scheduling import binding, ranking
+from numalign.scheduling import binding
 from numalign.scheduling.binding import Binder, Write
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.outcomes import Disbelief, Outcomes, Predictions, PublishEvent
 from numalign.scheduling.pod_groups import PodGroups
-from numalign.scheduling.ranking import Ranker, RankingRules
+from numalign.scheduling.ranking import Ranker, RankingRules, parse_strategies, parse_weights
 from numalign.scheduling.scheduler_state import SchedulerState
 from scorer import ranking_file
-from scorer.context import CallContext, CallMetrics
-from scorer.handlers import application
+from scorer.handlers import CallContext, CallMetrics, application
 from scorer.preempting import Preemption
 from scorer.settings import ReserveAt, ScorerSettings
 from scorer.warming import Warming
@@ -78,19 +76,12 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
 
         Raise `BadInput` and `ClusterError` for errors before anything is served.
         """
-        rules = _rules(self.settings)
-        policy = self.policy()
-        cluster = Cluster()
-        state = self._state(policy, cluster)
-        pods = PodInformer(state, state.reader, log=self.log, registry=self.registry)
-        async with self.source(policy, cluster, watched=live_feed.WITH_PODS, pods=pods) as source:
-            replica = self._replica(source.api) if source.api else Replica()
-            await source.load()
-            return await self._run(state, pods, source, rules, replica=replica, stop=stop)
-
-    def _state(self, policy: PolicyKeeper, cluster: Cluster) -> SchedulerState:
         settings = self.settings
-        return SchedulerState(
+        strategies, weights = parse_strategies(settings.strategies), parse_weights(settings.weights)
+        default, file = Ranking(strategies, weights), settings.ranking
+        rules = ranking_file.read(file, default=default) if file else RankingRules(default)
+        policy, cluster = self.policy(), Cluster()
+        state = SchedulerState(
             Reservations(lag=settings.topology_lag_seconds, kept=settings.reservation_seconds),
             cluster=cluster,
             policy=policy,
@@ -101,6 +92,11 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             complete=lambda settled: settled.pods > 0 or not settings.snapshot,
             follows=not settings.snapshot,
         )
+        pods = PodInformer(state, state.reader, log=self.log, registry=self.registry)
+        async with self.source(policy, cluster, watched=live_feed.WITH_PODS, pods=pods) as source:
+            replica = self._replica(source.api) if source.api else Replica()
+            await source.load()
+            return await self._run(state, pods, source, rules, replica=replica, stop=stop)
 
     async def _run(  # noqa: PLR0913  its dependencies
         self,
@@ -122,18 +118,21 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         state.watchers = (outcomes.update_pod, predictions.update_pod)
         self._count(reservations, feed)
         context = self._context(state, feed, rules, replica)
-        of_pods = (
-            pods.caches,
-            outcomes.caches,
-            predictions.caches,
-            context.calls.caches,
-            context.groups.caches,
-        )
-        caches = (state.caches, feed.caches, *of_pods)
+        observers = (pods.caches, outcomes.caches, predictions.caches)
+        caches = (state.caches, feed.caches, *observers, context.calls.caches, context.groups.caches)
         self.registry.register(CacheSizes(caches))
         self.registry.register(EvaluatedNodes(state.cache.evaluated))
         self.registry.register(ExporterMetrics(state.cluster, time.time))
-        lacking = partial(_waiting_for, state, feed)
+
+        def lacking() -> str | None:
+            """Return what readiness is waiting for: a first snapshot, and all pods."""
+            return feed.waiting_for() or state.cluster.waiting_for()
+
+        def expire() -> None:
+            """Release the reservations whose pods were not seen bound."""
+            for pod in state.expire():
+                self.log.warning("reservation.expired", pod="/".join(pod.name))
+
         warming = Warming(context, lacking, self.log, time.monotonic, self.sleep)
         app = application(
             self.settings,
@@ -145,7 +144,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         )
         tasks: dict[str, BackgroundTask] = {
             "snapshot": feed.follow,
-            "reservations": partial(_repeat, partial(self._expire, state)),
+            "reservations": partial(_repeat, expire),
             "records": partial(_repeat, Disbelief(reservations, log=self.log).look),
             "predictions": partial(_repeat, predictions.look),
             "cache_refresh": state.work_ahead,
@@ -180,7 +179,6 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             reserve_at=settings.reserve_at,
             leading=lambda: replica.acts_for() > 0,
             another_leads=replica.another_leads,
-            clock=time.monotonic,
             age=feed.age,
             quiet_log=QuietLog(self.log),
         )
@@ -191,21 +189,19 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         handover = Handover(NOTIFICATION_SECONDS, BIND_SECONDS + NOTIFICATION_SECONDS, flights.landed)
         election = self.election(api, LEASE, handover=handover)
         recorder = self.recorder(api, "numalign-scorer")
+
+        def waiting_for() -> str | None:
+            if election.leading:
+                return None if election.acts_for() else "calls of the previous leader to end"
+            return f"the lease {LEASE}, which another replica holds"
+
         return Replica(
             flights if self.settings.reserve_at is ReserveAt.BIND else None,
             recorder.publish,
             election.acts_for,
             lambda: not election.leading,
-            Background(
-                {"election": election.run, "events": recorder.run},
-                {"lease": partial(_waiting_for_lease, election)},
-            ),
+            Background({"election": election.run, "events": recorder.run}, {"lease": waiting_for}),
         )
-
-    def _expire(self, state: SchedulerState) -> None:
-        """Release the reservations whose pods were not seen bound."""
-        for pod in state.expire():
-            self.log.warning("reservation.expired", pod="/".join(pod.name))
 
     def _count(self, reservations: Reservations, feed: Feed) -> None:
         count_age(feed, self.registry)
@@ -235,23 +231,6 @@ async def _repeat(call: Callable[[], None]) -> None:
     while True:
         call()
         await asyncio.sleep(REPEAT_SECONDS)
-
-
-def _rules(settings: ScorerSettings) -> RankingRules:
-    """Return how nodes are ranked; raise `BadInput` for an invalid file."""
-    default = Ranking(ranking.parse_strategies(settings.strategies), ranking.parse_weights(settings.weights))
-    return ranking_file.read(settings.ranking, default=default) if settings.ranking else RankingRules(default)
-
-
-def _waiting_for(state: SchedulerState, feed: Feed) -> str | None:
-    """Return what readiness is waiting for: a first snapshot, and all pods."""
-    return feed.waiting_for() or state.cluster.waiting_for()
-
-
-def _waiting_for_lease(election: LeaderElector) -> str | None:
-    if election.leading:
-        return None if election.acts_for() else "calls of the previous leader to end"
-    return f"the lease {LEASE}, which another replica holds"
 
 
 def _debug_state(state: SchedulerState, feed: Feed) -> Mapping[str, object]:

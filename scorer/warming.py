@@ -16,7 +16,7 @@ from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import result_of
 from numalign.runtime.logs import Log
 from numalign.scheduling.scheduler_state import AT_ONCE, PendingPod
-from scorer.context import CallContext
+from scorer.handlers import CallContext
 
 SECONDS = 3.0
 """Seconds after which nothing more is started."""

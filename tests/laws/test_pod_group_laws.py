@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numalign.kubelet import admit as kubelet
 from numalign.model.node import Node
 from numalign.runtime.cooperative import result_of
-from scorer.context import CallContext
+from scorer.handlers import CallContext
 from tests.worlds.notation import asks, node
 from tests.worlds.scorer import SINGLE, Raw, Scorer, raw
 

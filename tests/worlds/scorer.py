@@ -34,8 +34,7 @@ from numalign.scheduling.outcomes import Outcomes, Predictions
 from numalign.scheduling.pod_groups import PodGroups
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
-from scorer.context import CallContext, CallMetrics
-from scorer.handlers import application
+from scorer.handlers import CallContext, CallMetrics, application
 from scorer.preempting import Preemption
 from scorer.settings import ReserveAt, ScorerSettings
 from tests.worlds.clock import Clock
@@ -221,7 +220,6 @@ class Scorer:
             CallMetrics.of(self.registry),
             reserve_at=self.reserve_at,
             leading=lambda: self.leads,
-            clock=self.time,
             age=lambda: 0.5,
             quiet_log=logs.QuietLog(self.journal.log),
             sleep=self.time.sleep,

@@ -37,8 +37,8 @@ from numalign.model.options import DEFAULTS
 from numalign.model.placement import Placement, ZoneSet
 from numalign.model.pod import Role
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
-from scorer.volcano import protocol as volcano
-from scorer.volcano.protocol import Code
+from scorer import volcano_protocol as volcano
+from scorer.volcano_protocol import Code
 from tests.kubelet.recordings.cases import Json, data, free_by_zone, pod_of, zones_of
 from tests.kubelet.recordings.conftest import Ledger
 

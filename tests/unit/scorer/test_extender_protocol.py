@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from numalign.scheduling.binding import BindingCall
 from numalign.scheduling.node_answers import Filtered
+from scorer import volcano_protocol as volcano
 from scorer.extender_protocol import (
     MAX_SCORE,
     MOST_MISTAKES,
@@ -28,7 +29,6 @@ from scorer.extender_protocol import (
     read_preemption,
     read_rank,
 )
-from scorer.volcano import protocol
 from tests.unit.scorer.wire import Raw, Read, anything, refusal
 from tests.worlds.notation import table
 
@@ -49,10 +49,10 @@ READERS: Mapping[str, Read] = {
 
 ALL_READERS: Mapping[str, Read] = {
     **READERS,
-    "volcano predicate": protocol.read_predicate,
-    "volcano prioritize": protocol.read_prioritize,
-    "volcano preemptable": protocol.read_preemptable,
-    "volcano allocate": protocol.read_task,
+    "volcano predicate": volcano.read_predicate,
+    "volcano prioritize": volcano.read_prioritize,
+    "volcano preemptable": volcano.read_preemptable,
+    "volcano allocate": volcano.read_task,
 }
 
 of_both_protocols = pytest.mark.parametrize("read", ALL_READERS.values(), ids=ALL_READERS)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scorer import volcano_protocol as volcano
 from scorer.extender_protocol import BadCall
-from scorer.volcano import protocol
-from scorer.volcano.protocol import (
+from scorer.volcano_protocol import (
     Code,
     Task,
     Vote,
@@ -47,7 +47,7 @@ def test_predicate_reads_task_and_node_name() -> None:
 def test_evictees_are_returned_unchanged() -> None:
     call = recorded("preemptable")
     evictor, evictees = read_preemptable(orjson.dumps(call))
-    answer = orjson.loads(protocol.answer_preemptable(Vote.PERMIT, evictees))
+    answer = orjson.loads(volcano.answer_preemptable(Vote.PERMIT, evictees))
     assert evictor.name == "newcomer-1"
     assert [(task.name, task.node_name) for task in evictees] == [("resident-2", "node-b.example")]
     assert answer == {"status": 1, "victims": call["evictees"]}
@@ -147,29 +147,32 @@ def test_any_value_anywhere_is_read_or_refused(read: Read, call: Raw) -> None:
     [("", Code.FITS, 0), ("no zone", Code.BUSY, 2), ("no", Code.NEVER, 3), ("task: ", Code.BROKEN, 1)],
 )
 def test_a_node_fits_or_is_refused_for_now_or_for_good(status: str, code: Code, number: int) -> None:
-    assert protocol.answer_predicate(status, code) == b'{"status":"%s","code":%d}' % (status.encode(), number)
+    assert volcano.answer_predicate(status, code) == b'{"status":"%s","code":%d}' % (
+        status.encode(),
+        number,
+    )
 
 
 def test_scores_are_always_an_object() -> None:
     assert (
-        protocol.answer_prioritize({"a": 75.0, "b": 0}) == b'{"nodeScore":{"a":75.0,"b":0},"errorMessage":""}'
+        volcano.answer_prioritize({"a": 75.0, "b": 0}) == b'{"nodeScore":{"a":75.0,"b":0},"errorMessage":""}'
     )
-    assert protocol.answer_prioritize({}) == b'{"nodeScore":{},"errorMessage":""}'
-    assert protocol.answer_prioritize({}, "no") == b'{"nodeScore":{},"errorMessage":"no"}'
+    assert volcano.answer_prioritize({}) == b'{"nodeScore":{},"errorMessage":""}'
+    assert volcano.answer_prioritize({}, "no") == b'{"nodeScore":{},"errorMessage":"no"}'
 
 
 @pytest.mark.parametrize(("vote", "status"), [(Vote.REJECT, -1), (Vote.ABSTAIN, 0), (Vote.PERMIT, 1)])
 def test_only_a_permitting_vote_has_victims(vote: Vote, status: int) -> None:
     _, victims = read_preemptable(orjson.dumps(EVICTEES))
-    assert orjson.loads(protocol.answer_preemptable(vote)) == {"status": status, "victims": []}
+    assert orjson.loads(volcano.answer_preemptable(vote)) == {"status": status, "victims": []}
     if vote is not Vote.PERMIT:
         with pytest.raises(ValueError, match="1 victims cannot go with the vote"):
-            protocol.answer_preemptable(vote, victims)
+            volcano.answer_preemptable(vote, victims)
 
 
 def test_task_answer_is_empty_or_an_error() -> None:
-    assert protocol.answer_task() == b'{"errorMessage":""}'
-    assert protocol.answer_task("task: is missing") == b'{"errorMessage":"task: is missing"}'
+    assert volcano.answer_task() == b'{"errorMessage":""}'
+    assert volcano.answer_task("task: is missing") == b'{"errorMessage":"task: is missing"}'
 
 
 # Laws.
@@ -179,4 +182,4 @@ def test_task_answer_is_empty_or_an_error() -> None:
 def test_any_evictee_is_returned_unchanged(extras: list[Raw]) -> None:
     sent = [{**extra, **TASK, "UID": str(at)} for at, extra in enumerate(extras)]
     _, evictees = read_preemptable(orjson.dumps({"evictor": TASK, "evictees": sent}))
-    assert orjson.loads(protocol.answer_preemptable(Vote.PERMIT, evictees))["victims"] == sent
+    assert orjson.loads(volcano.answer_preemptable(Vote.PERMIT, evictees))["victims"] == sent

@@ -7,7 +7,7 @@ import pytest
 
 from numalign.cache.ranking import Ranks
 from numalign.scheduling.scheduler_state import PendingPod
-from scorer.context import CallContext
+from scorer.handlers import CallContext
 from scorer.warming import MOST_QUESTIONS, SECONDS, Warming
 from tests.worlds.scorer import EMPTY, FOUR, Scorer, on, raw
 

@@ -1,1 +1,0 @@
-"""Answers calls of Volcano."""
