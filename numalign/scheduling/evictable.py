@@ -13,11 +13,9 @@ know. Where it checks only that `evict` exists, here it must be "true", and `pre
 precedence: contradictory settings are not enough to end a pod.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple
 
 from numalign.kube.decode import movability
 from numalign.kube.decode.parts import group, inner
@@ -31,9 +29,6 @@ MOST_OWNERS = 16
 
 SYSTEM_CRITICAL = 2 * 10**9
 """The least priority of components that a cluster needs (SystemCriticalPriority of k8s.io/kubernetes)."""
-
-_Stored = Mapping[str, object]
-"""A v1 Pod as stored, not validated."""
 
 
 class Obstacle(StrEnum):
@@ -56,111 +51,46 @@ class Obstacle(StrEnum):
     UNKNOWN_OWNER = "unknown-owner"
 
 
-def obstacle(pod: _Stored) -> Obstacle | None:
-    """Return the first obstacle to moving this pod; None if it may be evicted.
+SENTENCES: Mapping[Obstacle, str] = MappingProxyType(
+    {
+        Obstacle.ENDED: "it has ended",
+        Obstacle.TERMINATING: "it is already being deleted",
+        Obstacle.STATIC: "it is a static pod, which its kubelet would start again",
+        Obstacle.BARE: "no controller owns it, so nothing would replace it",
+        Obstacle.OWNERS: "it has several controllers, so it is unknown which would replace it",
+        Obstacle.DAEMON_SET: "a DaemonSet owns it and would replace it on the same node",
+        Obstacle.UNWANTED: (
+            "its annotations forbid eviction (prefer-no-eviction, safe-to-evict or do-not-disrupt)"
+        ),
+        Obstacle.CRITICAL: "it has a system-critical priority",
+        Obstacle.UNREADABLE: "its volumes cannot be read",
+        Obstacle.LOCAL_STORAGE: (
+            "it has an emptyDir or hostPath volume, whose data would be lost or left behind"
+        ),
+        Obstacle.CLAIM: "it uses a PersistentVolumeClaim, which may be tied to its node",
+        Obstacle.RESOURCE_CLAIM: "it has ResourceClaims, which are tied to its node",
+        Obstacle.GANG: "it belongs to a pod group that runs as a whole and would lose its progress",
+        Obstacle.JOB: (
+            "a Job owns it and may count its eviction as a failure (backoffLimit, podFailurePolicy)"
+        ),
+        Obstacle.UNKNOWN_OWNER: "it is unknown whether its controller replaces pods",
+    }
+)
+"""A sentence about each obstacle, without a full stop; in the order in which they count."""
 
-    Never raises.
-    """
-    may_go = _annotations(pod).get(movability.EVICT) == "true"
-    rows = ((each, row) for each, row in _ROWS.items() if row.always or not may_go)
-    return next((each for each, row in rows if row.applies(pod)), None)
-
-
-class _Against(NamedTuple):
-    """When an obstacle exists, the sentence for users, and whether the pod cannot override it."""
-
-    applies: Callable[[_Stored], bool]
-    sentence: str
-    always: bool = False
-
-
-def _ended(pod: _Stored) -> bool:
-    return inner(pod.get("status"), "phase") in ("Succeeded", "Failed")
-
-
-def _terminating(pod: _Stored) -> bool:
-    return inner(pod.get("metadata"), "deletionTimestamp") is not None
-
-
-def _static(pod: _Stored) -> bool:
-    annotations = _annotations(pod)
-    return movability.MIRROR in annotations or annotations.get(movability.SOURCE, "api") != "api"
-
-
-def _bare(pod: _Stored) -> bool:
-    return not any(True for _ in _controllers(pod))
-
-
-def _several_owners(pod: _Stored) -> bool:
-    """Return whether it is not clear which owner would recreate it."""
-    owners = inner(pod.get("metadata"), "ownerReferences")
-    crowded = isinstance(owners, list) and len(owners) > MOST_OWNERS
-    return crowded or len([*islice(_controllers(pod), 2)]) > 1
-
-
-def _daemon_set(pod: _Stored) -> bool:
-    # apps.kruise.io has one too.
-    return any(kind == "DaemonSet" for _, kind in _owners(pod))
-
-
-def _critical(pod: _Stored) -> bool:
-    priority = inner(pod.get("spec"), "priority")
-    return isinstance(priority, int) and priority >= SYSTEM_CRITICAL
-
-
-def _unwanted(pod: _Stored) -> bool:
-    annotations = _annotations(pod)
-    return movability.PREFER_NO_EVICTION in annotations or any(
-        annotations.get(key) == text for key, text in movability.STAYS.items()
-    )
-
-
-def _unreadable(pod: _Stored) -> bool:
-    volumes = inner(pod.get("spec"), "volumes")
-    if volumes is None:
-        return False
-    if not isinstance(volumes, list) or len(volumes) > MOST_VOLUMES:
-        return True
-    return not all(isinstance(volume, dict) for volume in volumes)
-
-
-def _local_storage(pod: _Stored) -> bool:
-    return _has_volume(pod, "emptyDir", "hostPath")
-
-
-def _claim(pod: _Stored) -> bool:
-    return _has_volume(pod, "persistentVolumeClaim", "ephemeral")
-
-
-def _resource_claim(pod: _Stored) -> bool:
-    spec = pod.get("spec")
-    # An extended resource can be served by a claim that is only in the status (KEP-5004).
-    extended = inner(pod.get("status"), "extendedResourceClaimStatus")
-    return bool(inner(spec, "resourceClaims")) or extended is not None
-
-
-def _gang(pod: _Stored) -> bool:
-    metadata, spec = pod.get("metadata"), pod.get("spec")
-    named = any(
-        isinstance(keys := inner(metadata, field), dict) and not known.isdisjoint(keys)
-        for field, known in movability.GANG_KEYS.items()
-    )
-    # Kubernetes' own gangs (KEP-4671): workloadRef in 1.35, schedulingGroup after it.
-    own = inner(spec, "workloadRef") is not None or inner(spec, "schedulingGroup") is not None
-    return named or own or any(map(_of_gang, _owners(pod)))
-
-
-def _of_gang(owner: GroupKind) -> bool:
-    return owner in movability.GANGS or owner[0] in movability.GANG_GROUPS
-
-
-def _job(pod: _Stored) -> bool:
-    return ("batch", "Job") in _owners(pod)
-
-
-def _unknown_owner(pod: _Stored) -> bool:
-    return not all(owner in MAKES_ANEW for owner in _controllers(pod))
-
+MAY_BE_WAIVED = frozenset(
+    {
+        Obstacle.CRITICAL,
+        Obstacle.UNREADABLE,
+        Obstacle.LOCAL_STORAGE,
+        Obstacle.CLAIM,
+        Obstacle.RESOURCE_CLAIM,
+        Obstacle.GANG,
+        Obstacle.JOB,
+        Obstacle.UNKNOWN_OWNER,
+    }
+)
+"""The obstacles that a pod overrides by `evict: "true"`."""
 
 MAKES_ANEW: frozenset[GroupKind] = frozenset(
     {
@@ -175,72 +105,63 @@ MAKES_ANEW: frozenset[GroupKind] = frozenset(
 )
 """Controllers that replace a deleted pod by another of the same template."""
 
-_ROWS: Mapping[Obstacle, _Against] = MappingProxyType(
-    {
-        Obstacle.ENDED: _Against(_ended, "it has ended", always=True),
-        Obstacle.TERMINATING: _Against(_terminating, "it is already being deleted", always=True),
-        Obstacle.STATIC: _Against(
-            _static, "it is a static pod, which its kubelet would start again", always=True
+
+def obstacle(pod: Mapping[str, object]) -> Obstacle | None:
+    """Return the first obstacle to moving this v1 Pod, which is not validated; None if it may be evicted.
+
+    Never raises.
+    """
+    metadata, spec, status = pod.get("metadata"), pod.get("spec"), pod.get("status")
+    annotations = _dict(inner(metadata, "annotations"))
+    references, volumes = inner(metadata, "ownerReferences"), inner(spec, "volumes")
+    known = [each for each in _list(references)[:MOST_OWNERS] if isinstance(each, dict)]
+    owners = [_owner(each) for each in known]
+    controllers = [_owner(each) for each in known if each.get("controller") is True]
+    read = [_dict(volume) for volume in _list(volumes)[:MOST_VOLUMES]]
+    sources = {source for volume in read for source in volume if volume[source] is not None}
+    priority = inner(spec, "priority")
+    grouped = [
+        not keys.isdisjoint(_dict(inner(metadata, field))) for field, keys in movability.GANG_KEYS.items()
+    ]
+    applies = {
+        Obstacle.ENDED: inner(status, "phase") in ("Succeeded", "Failed"),
+        Obstacle.TERMINATING: inner(metadata, "deletionTimestamp") is not None,
+        Obstacle.STATIC: (
+            movability.MIRROR in annotations or annotations.get(movability.SOURCE, "api") != "api"
         ),
-        Obstacle.BARE: _Against(_bare, "no controller owns it, so nothing would replace it", always=True),
-        Obstacle.OWNERS: _Against(
-            _several_owners,
-            "it has several controllers, so it is unknown which would replace it",
-            always=True,
+        Obstacle.BARE: not controllers,
+        # With too many it is not clear either which of them would recreate it.
+        Obstacle.OWNERS: len(controllers) > 1 or len(_list(references)) > MOST_OWNERS,
+        # apps.kruise.io has one too.
+        Obstacle.DAEMON_SET: any(kind == "DaemonSet" for _, kind in owners),
+        Obstacle.UNWANTED: (
+            movability.PREFER_NO_EVICTION in annotations
+            or any(annotations.get(key) == text for key, text in movability.STAYS.items())
         ),
-        Obstacle.DAEMON_SET: _Against(
-            _daemon_set, "a DaemonSet owns it and would replace it on the same node", always=True
+        Obstacle.CRITICAL: isinstance(priority, int) and priority >= SYSTEM_CRITICAL,
+        Obstacle.UNREADABLE: volumes is not None
+        and not (
+            isinstance(volumes, list)
+            and len(volumes) <= MOST_VOLUMES
+            and all(isinstance(volume, dict) for volume in volumes)
         ),
-        Obstacle.UNWANTED: _Against(
-            _unwanted,
-            "its annotations forbid eviction (prefer-no-eviction, safe-to-evict or do-not-disrupt)",
-            always=True,
+        Obstacle.LOCAL_STORAGE: not sources.isdisjoint(("emptyDir", "hostPath")),
+        Obstacle.CLAIM: not sources.isdisjoint(("persistentVolumeClaim", "ephemeral")),
+        # An extended resource can be served by a claim that is only in the status (KEP-5004).
+        Obstacle.RESOURCE_CLAIM: (
+            bool(inner(spec, "resourceClaims")) or inner(status, "extendedResourceClaimStatus") is not None
         ),
-        Obstacle.CRITICAL: _Against(_critical, "it has a system-critical priority"),
-        Obstacle.UNREADABLE: _Against(_unreadable, "its volumes cannot be read"),
-        Obstacle.LOCAL_STORAGE: _Against(
-            _local_storage, "it has an emptyDir or hostPath volume, whose data would be lost or left behind"
-        ),
-        Obstacle.CLAIM: _Against(_claim, "it uses a PersistentVolumeClaim, which may be tied to its node"),
-        Obstacle.RESOURCE_CLAIM: _Against(
-            _resource_claim, "it has ResourceClaims, which are tied to its node"
-        ),
-        Obstacle.GANG: _Against(
-            _gang, "it belongs to a pod group that runs as a whole and would lose its progress"
-        ),
-        Obstacle.JOB: _Against(
-            _job, "a Job owns it and may count its eviction as a failure (backoffLimit, podFailurePolicy)"
-        ),
-        Obstacle.UNKNOWN_OWNER: _Against(
-            _unknown_owner, "it is unknown whether its controller replaces pods"
-        ),
+        # Kubernetes' own gangs (KEP-4671): workloadRef in 1.35, schedulingGroup after it.
+        Obstacle.GANG: any(grouped)
+        or inner(spec, "workloadRef") is not None
+        or inner(spec, "schedulingGroup") is not None
+        or any(owner in movability.GANGS or owner[0] in movability.GANG_GROUPS for owner in owners),
+        Obstacle.JOB: ("batch", "Job") in owners,
+        Obstacle.UNKNOWN_OWNER: not all(owner in MAKES_ANEW for owner in controllers),
     }
-)
-
-SENTENCES: Mapping[Obstacle, str] = MappingProxyType({each: row.sentence for each, row in _ROWS.items()})
-"""A sentence about each obstacle, without a full stop."""
-
-MAY_BE_WAIVED: frozenset[Obstacle] = frozenset(each for each, row in _ROWS.items() if not row.always)
-"""The obstacles that a pod overrides by `evict: "true"`."""
-
-
-def _annotations(pod: _Stored) -> Mapping[str, object]:
-    annotations = inner(pod.get("metadata"), "annotations")
-    return annotations if isinstance(annotations, dict) else {}
-
-
-def _references(pod: _Stored) -> Iterator[Mapping[str, object]]:
-    owners = inner(pod.get("metadata"), "ownerReferences")
-    listed = owners if isinstance(owners, list) else []
-    return (owner for owner in islice(listed, MOST_OWNERS) if isinstance(owner, dict))
-
-
-def _owners(pod: _Stored) -> Iterator[GroupKind]:
-    return map(_owner, _references(pod))
-
-
-def _controllers(pod: _Stored) -> Iterator[GroupKind]:
-    return (_owner(owner) for owner in _references(pod) if owner.get("controller") is True)
+    may_go = annotations.get(movability.EVICT) == "true"
+    waived = MAY_BE_WAIVED if may_go else frozenset[Obstacle]()
+    return next((each for each in SENTENCES if applies[each] and each not in waived), None)
 
 
 def _owner(reference: Mapping[str, object]) -> GroupKind:
@@ -248,8 +169,9 @@ def _owner(reference: Mapping[str, object]) -> GroupKind:
     return group(version) if isinstance(version, str) else "", kind if isinstance(kind, str) else ""
 
 
-def _has_volume(pod: _Stored, *sources: str) -> bool:
-    volumes = inner(pod.get("spec"), "volumes")
-    listed = volumes if isinstance(volumes, list) else []
-    listed = listed[:MOST_VOLUMES]
-    return any(inner(volume, source) is not None for volume in listed for source in sources)
+def _dict(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
