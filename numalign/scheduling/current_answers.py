@@ -45,17 +45,14 @@ class CurrentAnswers:
 
     def explanation(self, at: int, rules: Rules) -> NodeExplanation:
         """Return the answer of the node at a position, explained by the rules for the same question."""
-        name, result = self.nodes[at].name, self._result(at)
-        permanent = result.refusal is not None and result.refusal.permanent
-        away = (self.excluded if permanent else self.kept_away).get(name)
+        node, refused = self.nodes[at], self._refusals.get(self._codes[at])
+        name = node.name
+        result = NodeResult(node, None, *refused) if refused else NodeResult(node, self._scores[at])
+        away = (self.excluded if refused and refused[0].permanent else self.kept_away).get(name)
         exporter = exporters.of_node(self.cluster, name, now=self._wall)
         unmet, lasting = (away.unmet, away.lasting) if away else (None, False)
         short = self._ledger.short_of(name, self.batch.question.demand)
         return NodeExplanation(result, rules, exporter, unmet, lasting, short, self.own_constraints)
-
-    def _result(self, at: int) -> NodeResult:
-        node, refused = self.nodes[at], self._refusals.get(self._codes[at])
-        return NodeResult(node, None, *refused) if refused else NodeResult(node, self._scores[at])
 
 
 def current_answers(

@@ -70,12 +70,13 @@ class Rules:
     def verdict(self, node: Node) -> Verdict:
         """Return the verdict of a node."""
         state = _state(node)
-        if state not in self._verdicts:
-            self._pace.do(self._evaluate(state, node))
-        return self._verdicts[state]
 
-    def _evaluate(self, state: Node, node: Node) -> Iterator[None]:
-        self._verdicts[state] = yield from evaluating(node, self._question.demand, self._question.intent)
+        def evaluate() -> Iterator[None]:
+            self._verdicts[state] = yield from evaluating(node, self._question.demand, self._question.intent)
+
+        if state not in self._verdicts:
+            self._pace.do(evaluate())
+        return self._verdicts[state]
 
     def why_scored(self, node: Node, strategy: Strategy) -> str:
         """Return why a node that admits the pod has its score, as words that follow it."""
@@ -150,29 +151,25 @@ class NodeExplanation:
     @property
     def reason(self) -> str | None:
         """Why not, one sentence without a full stop for each obstacle."""
-        return "; ".join(self._reasons()) or None
-
-    def _reasons(self) -> Iterator[str]:
+        reasons = list[str]()
         if self.unmet:
-            yield wording.kept_away(self.unmet, lasting=self.lasting) + self._lacking
+            labels = ""
+            if self.unmet is Unmet.AFFINITY:
+                labels = unmatched.lacking(self.constraints, {self.node.name: self.node.attributes.labels})
+            away = wording.kept_away(self.unmet, lasting=self.lasting)
+            reasons.append(f"{away}: it has no {labels}" if labels else away)
             if self.lasting:
-                return
+                return reasons[0]
         if self.answer.refusal is not None:
-            yield wording.sentence(self.verdict)
+            reasons.append(wording.sentence(self.verdict))
             if self.verdict.not_when_empty:
-                yield "an empty node would refuse it too"
-        if self.short and self.chance is Chance.LATER:
-            yield f"the node {wording.short_as_a_whole(self.short)}"
-        if self.missing and self.chance is Chance.LATER:
-            yield f"it {wording.lacking(self.missing)}; it could when healthy"
-
-    @property
-    def _lacking(self) -> str:
-        """The labels that keep the pod away, after a colon; empty if something else does."""
-        if self.unmet is not Unmet.AFFINITY:
-            return ""
-        labels = unmatched.lacking(self.constraints, {self.node.name: self.node.attributes.labels})
-        return f": it has no {labels}" if labels else ""
+                reasons.append("an empty node would refuse it too")
+        if self.chance is Chance.LATER:
+            if self.short:
+                reasons.append(f"the node {wording.short_as_a_whole(self.short)}")
+            if self.missing:
+                reasons.append(f"it {wording.lacking(self.missing)}; it could when healthy")
+        return "; ".join(reasons) or None
 
     @property
     def kind_of_reason(self) -> str:

@@ -43,19 +43,16 @@ class PinnedReservations:
         _, since = self._waiting.pop(pod.uid, (pod, None))
         if not pod.pinned or pod.gates or pod.leaving or pod.uid in self._accepted:
             return
-        since = self._since(pod, before) if since is None else since
+        wall = self.wall()
+        written_lately = pod.created - SKEW_SECONDS <= pod.pinned_at <= wall + SKEW_SECONDS
+        if since is None and before and PLACEMENT_GATE in before.gates:
+            # A pin and the end of a gate are one write.
+            since = self.clock()
+        elif since is None and not before and written_lately:
+            since = self.clock() - least_age(wall, pod.pinned_at)
         if since is not None:
             self._waiting[pod.uid] = pod, since
             self._look(pod, since)
-
-    def _since(self, pod: PodInfo, before: PodInfo | None) -> float | None:
-        """Return since when a pin counts, None if it does not: a pin and the end of a gate are one write."""
-        if before:
-            return self.clock() if PLACEMENT_GATE in before.gates else None
-        wall = self.wall()
-        if not pod.created - SKEW_SECONDS <= pod.pinned_at <= wall + SKEW_SECONDS:
-            return None
-        return self.clock() - least_age(wall, pod.pinned_at)
 
     def settle(self, uid: str) -> None:
         """Note that a pod is on a node, has ended or is gone."""

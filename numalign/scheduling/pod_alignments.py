@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from numalign.decision.alignment import Alignment, alignment
 from numalign.kube.pod_informer import PodInfo
-from numalign.ledger.model import SEEN, AssignedPod, NodeInfo, Source
+from numalign.ledger.model import SEEN, Source
 from numalign.model.intent import Policy
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
@@ -30,20 +30,13 @@ def pod_alignments(state: SchedulerState, name: str) -> Iterator[PodAlignment]:
     info = state.reservations.node_info(name)
     for assigned_pod in info.assigned_pods if info else ():
         pod = state.pods.get(assigned_pod.uid)
-        if info and pod and pod.node == name and assigned_pod.admitted and not (pod.ended or pod.leaving):
-            found = _pod_alignment(state, info, pod, assigned_pod)
-            if found:
-                yield found
-
-
-def _pod_alignment(
-    state: SchedulerState, info: NodeInfo, pod: PodInfo, assigned_pod: AssignedPod
-) -> PodAlignment | None:
-    pending, record = state.waiting(pod.uid), assigned_pod.record
-    if pending is None or pending.question.intent.policy is Policy.NONE:
-        return None
-    observed = record.held if record and record.source in SEEN else None
-    unknown = record.unknown if record else frozenset()
-    question = pending.question
-    judged = alignment(info.node, question.demand, question.intent, observed, unknown | assigned_pod.refuted)
-    return PodAlignment(pod, pending, judged, bool(record and record.source is Source.KUBELET))
+        if not (info and pod and pod.node == name and assigned_pod.admitted) or pod.ended or pod.leaving:
+            continue
+        pending, record = state.waiting(pod.uid), assigned_pod.record
+        if pending is None or pending.question.intent.policy is Policy.NONE:
+            continue
+        observed = record.held if record and record.source in SEEN else None
+        unknown = (record.unknown if record else frozenset()) | assigned_pod.refuted
+        question = pending.question
+        judged = alignment(info.node, question.demand, question.intent, observed, unknown)
+        yield PodAlignment(pod, pending, judged, bool(record and record.source is Source.KUBELET))

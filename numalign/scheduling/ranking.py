@@ -8,7 +8,7 @@ because a scheduler's eleven numbers would make most nodes equal.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -82,12 +82,10 @@ class Ranker:
         `labels` are those of each node, none of which is changed in place. A pod has `opted_out` by setting
         `none`; one without any setting has not.
         """
-        chosen = self._chosen(batch.names, labels) if self._rules.choices else None
-        return ranks(batch, self._rankings, chosen=chosen, opted_out=opted_out)
-
-    def _chosen(self, names: Sequence[str], labels: Mapping[str, Mapping[str, str]]) -> Sequence[int]:
-        numbers, known = [self._bare] * len(names), self._numbers
-        for at, name in enumerate(names):
+        if not self._rules.choices:
+            return ranks(batch, self._rankings, opted_out=opted_out)
+        numbers, known = [self._bare] * len(batch.names), self._numbers
+        for at, name in enumerate(batch.names):
             if (mine := labels.get(name)) is not None:
                 if name not in known or known[name][0] is not mine:
                     known[name] = mine, self._rules.number_of(mine)
@@ -95,7 +93,7 @@ class Ranker:
         # Nodes that are gone may have left some.
         if len(known) > 2 * len(labels):
             known.clear()
-        return numbers
+        return ranks(batch, self._rankings, chosen=numbers, opted_out=opted_out)
 
 
 def parse_strategies(text: str) -> tuple[Measure, ...]:

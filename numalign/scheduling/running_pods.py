@@ -11,7 +11,7 @@ not there is room for one more.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -115,17 +115,6 @@ _ALIGNMENT: Mapping[Judgement, RuleOutcome] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _ByRequest:
-    """The results for all pods of a namespace with the request of the `first` one, however aligned."""
-
-    first: PodInfo
-    policy: Policy | None = None
-    results: tuple[RuleResult, ...] = ()
-    decision: AdmissionDecision | None = None
-    exempt: str = ""
-
-
 @dataclass(eq=False, slots=True)
 class RunningPodJudge:
     """Judges pods by a policy and a cluster that do not change meanwhile.
@@ -137,7 +126,7 @@ class RunningPodJudge:
     policy: EffectivePolicy
     decide: Callable[[PodQuestion], AdmissionDecision]
     user: str = ""
-    _by_request: dict[tuple[str, int, int], _ByRequest] = field(init=False, default_factory=dict)
+    _by_request: dict[tuple[str, int, int], RunningPod] = field(init=False, default_factory=dict)
 
     def reading(self, pod: PodInfo) -> PodReading:
         """Return what is requested for a pod that its owner recreates."""
@@ -146,52 +135,35 @@ class RunningPodJudge:
 
     def judge(self, pod: PodInfo, alignment: Alignment | None) -> RunningPod:
         """Return the outcome of each rule for a pod; `alignment` is None if it was not judged."""
-        key = _key(pod)
+        # The first pod with a request is kept, so that the ids stay unique.
+        key = pod.namespace, id(pod.request), id(pod.recreated)
         shared = self._by_request.get(key)
         if shared is None:
             shared = self._by_request[key] = self._judged(pod)
-        judgement = alignment.judgement if alignment else Judgement.NOT_OBSERVED
-        asked = shared.policy not in (None, Policy.NONE) and not shared.exempt
-        results = (_alignment_result(alignment, shared.policy), *shared.results) if asked else shared.results
-        return RunningPod(
-            pod,
-            shared.policy,
-            judgement if asked else Judgement.NOT_ASKED,
-            results,
-            shared.decision,
-            shared.exempt,
-            alignment.partial if asked and alignment else None,
-        )
+        if shared.policy in (None, Policy.NONE) or shared.exempt:
+            return replace(shared, pod=pod)
+        judged = alignment or Alignment(Judgement.NOT_OBSERVED)
+        outcome = _ALIGNMENT.get(judged.judgement, RuleOutcome.SKIP)
+        if outcome is RuleOutcome.FAIL and shared.policy is Policy.BEST_EFFORT:
+            outcome = RuleOutcome.WARN
+        results = (RuleResult(PodRule.ALIGNED, outcome, why(judged)), *shared.results)
+        return replace(shared, pod=pod, judgement=judged.judgement, results=results, partial=judged.partial)
 
-    def _judged(self, pod: PodInfo) -> _ByRequest:
+    def _judged(self, pod: PodInfo) -> RunningPod:
+        """Return the results for all pods of a namespace with the request of this one, however aligned."""
+        unasked = RunningPod(pod, None, Judgement.NOT_ASKED)
         match self.reading(pod):
             case Exempt(reason):
                 # A pod without any request is not exempt by a decision.
-                return _ByRequest(pod, exempt="" if reason == UNASKED else reason)
+                return replace(unasked, exempt="" if reason == UNASKED else reason)
             case Invalid(mistakes):
                 unread = RuleResult(PodRule.ADMITTED, RuleOutcome.ERROR, invalid_text(mistakes))
-                return _ByRequest(pod, results=(unread,))
+                return replace(unasked, results=(unread,))
             case PodQuestion() as question:
                 decision = self.decide(question)
+                results = () if question.silent else (*_levels(question), _admitted(question, decision))
                 policy = question.policy if question.stated else None
-                if question.silent:
-                    return _ByRequest(pod, policy, decision=decision)
-                results = *_levels(question), _admitted(question, decision)
-                return _ByRequest(pod, policy, results, decision)
-
-
-def _key(pod: PodInfo) -> tuple[str, int, int]:
-    """Return the key of a request; the first pod is kept, so that its ids stay unique."""
-    return pod.namespace, id(pod.request), id(pod.recreated)
-
-
-def _alignment_result(alignment: Alignment | None, policy: Policy | None) -> RuleResult:
-    """Return whether a pod is aligned; an unmet best-effort intent is at most a warning."""
-    judged = alignment or Alignment(Judgement.NOT_OBSERVED)
-    outcome = _ALIGNMENT.get(judged.judgement, RuleOutcome.SKIP)
-    if outcome is RuleOutcome.FAIL and policy is Policy.BEST_EFFORT:
-        outcome = RuleOutcome.WARN
-    return RuleResult(PodRule.ALIGNED, outcome, why(judged))
+                return replace(unasked, policy=policy, results=results, decision=decision)
 
 
 def _levels(pod: PodQuestion) -> Iterator[RuleResult]:
