@@ -23,8 +23,7 @@ from numalign.model.constraints import Unmet
 from numalign.model.intent import Exclusive, Policy
 from numalign.model.resources import quantities
 from numalign.scheduling.cpu_quota import CpuQuota
-from numalign.scheduling.current_answers import current_answers
-from numalign.scheduling.node_explanation import PLACES, Chance, NodeExplanation, Rules
+from numalign.scheduling.node_explanation import PLACES, Chance, NodeExplanation, Rules, current_answers
 from numalign.scheduling.rejected_pods import RejectedPod
 from numalign.scheduling.scheduler_state import SchedulerState
 from numalign.shapes import KnownShape, Pool

@@ -54,37 +54,27 @@ _BUCKETS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class CallMetrics:
     """The metrics of calls; `nodes` by their answer."""
 
-    calls: Counter
-    nodes: Mapping[str, Counter]
-    not_answered: Counter
-    seconds: Histogram
-
-    @classmethod
-    def of(cls, registry: CollectorRegistry) -> "CallMetrics":
-        """Return metrics in this registry."""
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.calls = Counter(
+            f"{PREFIX}scheduler_calls",
+            "Calls of schedulers, by verb and result.",
+            ["verb", "result"],
+            registry=registry,
+        )
         nodes = Counter(
             f"{PREFIX}filtered_nodes", "Nodes in filter calls, by answer.", ["answer"], registry=registry
         )
-        return cls(
-            Counter(
-                f"{PREFIX}scheduler_calls",
-                "Calls of schedulers, by verb and result.",
-                ["verb", "result"],
-                registry=registry,
-            ),
-            {answer: nodes.labels(answer) for answer in (*ANSWERS, OVER_QUOTA)},
-            not_answered(registry),
-            Histogram(
-                f"{PREFIX}scheduler_call_seconds",
-                "Seconds from the complete request to the answer.",
-                ["verb"],
-                buckets=_BUCKETS,
-                registry=registry,
-            ),
+        self.nodes = {answer: nodes.labels(answer) for answer in (*ANSWERS, OVER_QUOTA)}
+        self.not_answered = not_answered(registry)
+        self.seconds = Histogram(
+            f"{PREFIX}scheduler_call_seconds",
+            "Seconds from the complete request to the answer.",
+            ["verb"],
+            buckets=_BUCKETS,
+            registry=registry,
         )
 
 

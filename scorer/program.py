@@ -175,7 +175,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             binder,
             Preemption(state),
             Ranker(rules),
-            CallMetrics.of(self.registry),
+            CallMetrics(self.registry),
             reserve_at=settings.reserve_at,
             leading=lambda: replica.acts_for() > 0,
             another_leads=replica.another_leads,

@@ -25,8 +25,7 @@ class BadRanking(BadInput):
 
 
 def read(path: Path, *, default: Ranking) -> RankingRules:
-    """
-    Return the rankings in a file; raise `BadRanking` with every mistake and its position.
+    """Return the rankings in a file; raise `BadRanking` with every mistake and its position.
 
     What the file does not set for all nodes is as in `default`.
     """
@@ -35,13 +34,13 @@ def read(path: Path, *, default: Ranking) -> RankingRules:
 
 def parse(data: bytes, *, default: Ranking) -> RankingRules:
     """Return the rankings in YAML or JSON; raise `BadRanking` with every mistake and its path."""
-    return edited.parse(data, partial(_rules, default=default), what="ranking", error=BadRanking)
 
+    def rules(document: Part) -> RankingRules:
+        only(document, "rankings", "strategies", "weights")
+        general = _ranking(document, default)
+        return RankingRules(general, tuple(_choice(part, general) for part in document["rankings"].objects()))
 
-def _rules(document: Part, *, default: Ranking) -> RankingRules:
-    only(document, "rankings", "strategies", "weights")
-    general = _ranking(document, default)
-    return RankingRules(general, tuple(_choice(part, general) for part in document["rankings"].objects()))
+    return edited.parse(data, rules, what="ranking", error=BadRanking)
 
 
 def _choice(part: Part, general: Ranking) -> Choice:
@@ -81,20 +80,18 @@ def _strategies(part: Part) -> tuple[Measure, ...]:
 
 
 def _weights(part: Part) -> Mapping[str, int]:
+    """Return weights by resource; an invalid one is 1."""
     listed = members(part)
     if len(listed) > MOST_WEIGHTS:
         part.wrong(f"has {len(listed)} entries: at most {MOST_WEIGHTS} are allowed")
         return {}
-    return {name: _weight(name, member) for name, member in listed}
-
-
-def _weight(name: str, member: Part) -> int:
-    """Return the weight of a resource; 1 if it is invalid."""
-    weight = member.value
-    if why := no_resource(name):
-        member.wrong(why)
-    elif isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= HEAVIEST:
-        member.wrong(WEIGHS)
-    else:
-        return weight
-    return 1
+    weights = {name: 1 for name, _ in listed}
+    for name, member in listed:
+        weight = member.value
+        if why := no_resource(name):
+            member.wrong(why)
+        elif isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= HEAVIEST:
+            member.wrong(WEIGHS)
+        else:
+            weights[name] = weight
+    return weights

@@ -20,9 +20,7 @@ from typing import NamedTuple
 from numalign.kubelet import admit as kubelet
 from numalign.model.demand import Demand
 from numalign.model.intent import Policy, Scope
-from numalign.model.machine import Machine
 from numalign.model.node import CpuManager, MemoryManager, Node
-from numalign.model.options import Options
 from numalign.model.placement import Held
 from numalign.model.pod import Role, peak
 from numalign.model.resources import CPU, MILLI, Kind, Resources, kind
@@ -71,26 +69,15 @@ def given_out(node: Node, name: str) -> bool:
             return False
 
 
-class StaticFacts(NamedTuple):
-    """Everything about a node on which trust depends; none of it changes as pods come and go."""
+def static_facts(node: Node) -> tuple[object, ...]:
+    """Return everything on which trust depends: as long as that is the same, so is the result.
 
-    policy: Policy
-    scope: Scope
-    managers: tuple[CpuManager, MemoryManager]
-    options: Options
-    zones: tuple[tuple[str, Resources, Resources], ...]
-    machine: Machine | None
-    may_pin_cpus: bool
-
-
-def static_facts(node: Node) -> StaticFacts:
-    """Return the facts on which trust depends: as long as they are the same, so is the result."""
+    None of it changes as pods come and go.
+    """
     every = chain(node.zones, node.health.zones if node.health else ())
     zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in every)
     managers = (node.cpu_manager, node.memory_manager)
-    return StaticFacts(
-        node.policy, node.scope, managers, node.options, zones, node.machine, may_pin_cpus(node)
-    )
+    return node.policy, node.scope, managers, node.options, zones, node.machine, may_pin_cpus(node)
 
 
 def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:

@@ -58,7 +58,7 @@ class _NodeEntry:
 
     node: Node | None = None
     fingerprint: FingerprintReader | None = None
-    facts: claims.StaticFacts | None = None
+    facts: tuple[object, ...] | None = None
     assigned_pods: dict[str, AssignedPod] = field(default_factory=dict)
     counted: dict[str, AssignedPod] = field(default_factory=dict)
     departed: dict[str, AssignedPod] = field(default_factory=dict)

@@ -5,12 +5,12 @@ A node is evaluated in its current state, and healthy and empty. So there are th
 would fit later, or it never will. An evaluation that takes too long is not answered. A pod never fits where
 its selectors and tolerations keep it away; a node that is cordoned, not ready or degraded counts for later.
 
-Many nodes are evaluated at once, as the scorer does. The details of one node, and which zones the pod would
-get there, are computed for each node on demand.
+Many nodes are evaluated at once, as the scorer does, and `kubectl numa explain` and the map explain the same
+answers. The details of one node, and which zones the pod would get there, are computed for each on demand.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -18,19 +18,26 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from numalign.cache import Question
+from numalign.cache.batch import Batch
 from numalign.cache.pace import Pace
+from numalign.cache.scheduler_cache import NotEligible
 from numalign.decision import score_words, unmatched, wording
 from numalign.decision.doubts import Doubt, doubts
 from numalign.decision.evaluate import evaluating
-from numalign.decision.scoring import Strategy
+from numalign.decision.scoring import EVEN, Strategy
 from numalign.decision.verdict import Verdict
+from numalign.kube import exporters
+from numalign.kube.cluster import Cluster
 from numalign.kube.decode import placements
+from numalign.kube.decode.recreated import without_classes
 from numalign.kube.exporters import ExporterHealth
 from numalign.kubelet.admit import effective_demand
+from numalign.ledger.rearrangement import Rearrangement
 from numalign.model.attributes import NO_ATTRIBUTES
 from numalign.model.constraints import ANYWHERE, Constraints, Unmet
 from numalign.model.node import Node, node_class
 from numalign.model.resources import EMPTY, Resources, quantities
+from numalign.scheduling.scheduler_state import SchedulerState
 from numalign.shapes.health import missing_devices
 
 
@@ -220,3 +227,70 @@ def _state(node: Node) -> Node:
     """Return all of a node that matters for alignment."""
     health = None if node.health is None else _state(node.health)
     return replace(node, name="", label=None, attributes=NO_ATTRIBUTES, health=health)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAnswers:
+    """The answers of the `nodes` as they are now, in the order of the `batch`; to be explained one by one.
+
+    `kept_away` are nodes where the pod may not run. `excluded` are those without the classes that the webhook
+    excludes: of them the nodes themselves say why.
+    """
+
+    nodes: Sequence[Node]
+    batch: Batch
+    kept_away: Mapping[str, NotEligible]
+    excluded: Mapping[str, NotEligible]
+    own_constraints: Constraints
+    cluster: Cluster
+    _ledger: Rearrangement
+    _wall: float
+    _codes: Sequence[int]
+    _scores: Sequence[int]
+    _refusals: Mapping[int, tuple[Verdict, str]]
+
+    def explanation(self, at: int, rules: Rules) -> NodeExplanation:
+        """Return the answer of the node at a position, explained by the rules for the same question."""
+        node, refused = self.nodes[at], self._refusals.get(self._codes[at])
+        name = node.name
+        result = NodeResult(node, None, *refused) if refused else NodeResult(node, self._scores[at])
+        away = (self.excluded if refused and refused[0].permanent else self.kept_away).get(name)
+        exporter = exporters.of_node(self.cluster, name, now=self._wall)
+        unmet, lasting = (away.unmet, away.lasting) if away else (None, False)
+        short = self._ledger.short_of(name, self.batch.question.demand)
+        return NodeExplanation(result, rules, exporter, unmet, lasting, short, self.own_constraints)
+
+
+def current_answers(
+    state: SchedulerState,
+    question: Question,
+    constraints: Constraints,
+    *,
+    strategy: Strategy = Strategy.LEAST_NUMA_NODES,
+    uid: str = "",
+) -> CurrentAnswers:
+    """Return all answers without a break, so that all nodes answer for the same moment.
+
+    The pod with this `uid`, if it is known already, does not take room from itself.
+    """
+    now, names, everywhere = state.clock(), tuple(state.node_names()), without_classes(constraints)
+    every = (state.reservations.free_capacity(name, now=now) for name in state.reservations.node_names())
+    nodes = [free.node for free in every if free]
+    batch = state.cache.ask([node.name for node in nodes], question, now=now, uid=uid)
+    if batch.own:
+        nodes[batch.own.position] = batch.own.node
+    own = state.reservations.node_of(uid)
+    ledger = Rearrangement(state.reservations, now)
+    return CurrentAnswers(
+        nodes,
+        batch,
+        state.cache.not_eligible(names, constraints, now=now),
+        state.cache.not_eligible(names, everywhere, now=now),
+        everywhere,
+        state.cluster,
+        ledger.leaving(own, (uid,)) if own else ledger,
+        state.wall(),
+        batch.codes.tolist(),
+        batch.scores(strategy, EVEN).tolist(),
+        {code: (refusal, wording.reason(refusal)) for code, refusal in batch.refusals.items()},
+    )

@@ -70,17 +70,8 @@ def of_pod(pod: PodInfo) -> RejectedPod | None:
     """Return a watched pod that its kubelet rejected, else None."""
     if not _rejected(pod.phase, pod.node, pod.reason, pod.message):
         return None
-    return RejectedPod(
-        pod.uid,
-        pod.namespace,
-        pod.name,
-        pod.node,
-        pod.reason,
-        pod.message,
-        failed_at(pod),
-        pod.owner,
-        pod.request.runtime_class,
-    )
+    who, at, runtime_class = (pod.uid, pod.namespace, pod.name), failed_at(pod), pod.request.runtime_class
+    return RejectedPod(*who, pod.node, pod.reason, pod.message, at, pod.owner, runtime_class)
 
 
 def read(raw: object) -> RejectedPod | None:
@@ -91,17 +82,10 @@ def read(raw: object) -> RejectedPod | None:
     message = status["message"].text()[:LONGEST_MESSAGE]
     if not _rejected(status["phase"].value, node, reason, message):
         return None
-    return RejectedPod(
-        metadata["uid"].uid(),
-        metadata["namespace"].text(),
-        metadata["name"].text(),
-        node,
-        reason,
-        message,
-        max(status["startTime"].time(), metadata["creationTimestamp"].time()),
-        owner_of(metadata),
-        spec["runtimeClassName"].text(),
-    )
+    who = metadata["uid"].uid(), metadata["namespace"].text(), metadata["name"].text()
+    at = max(status["startTime"].time(), metadata["creationTimestamp"].time())
+    runtime_class = spec["runtimeClassName"].text()
+    return RejectedPod(*who, node, reason, message, at, owner_of(metadata), runtime_class)
 
 
 def _rejected(phase: object, node: str, reason: str, message: str) -> bool:

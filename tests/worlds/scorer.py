@@ -217,7 +217,7 @@ class Scorer:
             self.binder,
             self.preemption,
             Ranker(self.rules),
-            CallMetrics.of(self.registry),
+            CallMetrics(self.registry),
             reserve_at=self.reserve_at,
             leading=lambda: self.leads,
             age=lambda: 0.5,
