@@ -62,8 +62,7 @@ class BadCall(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """
-    A pod, and the nodes to filter or to score for it.
+    """A pod, and the nodes to filter or to score for it.
 
     `names` are in the order of the call, each once. `nodes` is None if the scheduler sent only names;
     otherwise it has each node as received, in JSON. Of the pod's metadata, `name`, `namespace` and `uid` are
@@ -85,8 +84,7 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionCall:
-    """
-    A pod, and the pods that would be evicted for it, by node.
+    """A pod, and the pods that would be evicted for it, by node.
 
     Its `priority` is that of the pod; None if its `preemptionPolicy` forbids that pods are evicted for it.
     """
@@ -116,8 +114,7 @@ class Calls:
         return {"calls": self._pods}
 
     def candidates(self, body: bytes) -> Candidates:
-        """
-        Return the call in a body; if only the names differ from an earlier call, only they are parsed.
+        """Return the call in a body; if only the names differ from an earlier call, only they are parsed.
 
         Raise `BadCall`.
         """
@@ -188,8 +185,7 @@ def read_preemption(body: bytes) -> PreemptionCall:
 
 
 def read_rank(body: bytes) -> RankCall:
-    """
-    Return what to rank: `{"pod": v1.Pod, "nodes": ["n1"]}`, without `nodes`, or only the pod itself.
+    """Return what to rank: `{"pod": v1.Pod, "nodes": ["n1"]}`, without `nodes`, or only the pod itself.
 
     Raise `BadCall`. This protocol is our own, so an unknown key is a mistake.
     """
@@ -223,8 +219,7 @@ def answer_filter_error(error: str) -> bytes:
 
 
 def answer_scores(names: Sequence[str], scores: Sequence[int]) -> bytes:
-    """
-    Return the response to prioritize, with a score for each name.
+    """Return the response to prioritize, with a score for each name.
 
     Raise `KeyError` for a score that is not 0 to 10, `ValueError` if there are more scores or fewer.
     """

@@ -187,7 +187,6 @@ async def _handle(request: web.Request, *, context: CallContext, name: str) -> w
 
 
 async def _response(body: bytes, context: CallContext, name: str) -> web.Response:
-    """Decode, decide, respond; an invalid call gets an error."""
     if not context.state.cluster.listed:
         error = {"error": "the state of the cluster is not known yet"}
         return web.json_response(error, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})

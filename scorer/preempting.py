@@ -54,8 +54,7 @@ class Preemption:
     def candidates(
         self, pod: PendingPod, priority: int | None, victims: Mapping[str, Victims]
     ) -> Generator[None, None, dict[str, Victims]]:
-        """
-        Return, in steps, the nodes where evicting their victims would admit the pod.
+        """Return, in steps, the nodes where evicting their victims would admit the pod.
 
         Where none were received, they are named, for a pod of this `priority`; for None no pods may be
         evicted. A node that needs no victims of its own keeps its empty list, and then no node with victims
@@ -99,7 +98,6 @@ class Preemption:
         return kept | named
 
     def _has_room(self, name: str, pod: PendingPod) -> bool:
-        """Return whether a node is predicted to admit the pod without any victims."""
         prediction = self.state.predict(name, pod, without=(pod.uid,))
         return prediction is not None and prediction.verdict.admitted
 
@@ -142,8 +140,7 @@ class _VictimSearch:
     choices: int = 0
 
     def run(self, lower: Mapping[str, PodInfo]) -> Generator[None, None, Sequence[PodInfo] | None]:
-        """
-        Return, in steps, the victims, the most important first, chosen among these pods by uid.
+        """Return, in steps, the victims, the most important first, chosen among these pods by uid.
 
         None if none help.
         """

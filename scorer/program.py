@@ -52,8 +52,7 @@ REPEAT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """
-    What this process is among its replicas: how it writes bindings and events, and whether it leads.
+    """What this process is among its replicas: how it writes bindings and events, and whether it leads.
 
     `acts_for` returns for how many seconds it certainly leads, see `LeaderElector`; `another_leads` returns
     whether another replica should be called. With a file it never leads, and there is no pod for an event.
@@ -71,8 +70,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
     """The scorer with these settings."""
 
     async def serve(self, stop: Stop) -> int:
-        """
-        Serve until stopped; return the exit code.
+        """Serve until stopped; return the exit code.
 
         Raise `BadInput` and `ClusterError` for errors before anything is served.
         """
@@ -184,7 +182,6 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         )
 
     def _replica(self, api: Api) -> Replica:
-        """Return the replica in a cluster, which leads while it holds the lease."""
         flights = BindsInFlight(partial(bindings.bind, api))
         handover = Handover(NOTIFICATION_SECONDS, BIND_SECONDS + NOTIFICATION_SECONDS, flights.landed)
         election = self.election(api, LEASE, handover=handover)
@@ -227,7 +224,6 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
 
 
 async def _repeat(call: Callable[[], None]) -> None:
-    """Repeat `call` forever; never returns."""
     while True:
         call()
         await asyncio.sleep(REPEAT_SECONDS)

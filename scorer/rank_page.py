@@ -21,8 +21,7 @@ def page(  # noqa: PLR0913  what a page is made of
     not_eligible: Sequence[NodeAnswer] = (),
     sources: Callable[[str], Mapping[str, int]],
 ) -> bytes:
-    """
-    Return every node with its answer, the best first, as JSON.
+    """Return every node with its answer, the best first, as JSON.
 
     `sources` returns, for a node's name, how many of its pods' placements are known from which source. The
     `ranks` are of the nodes of `answers`; those that the pod may not use come last, by name.
@@ -68,7 +67,6 @@ def _shown(
 
 
 def _refused(answer: NodeAnswer) -> Mapping[str, Any]:
-    """Return what is shown of a node that does not fit the pod."""
     shown = {"name": answer.name, "fits": False, "permanent": answer.permanent, "reason": answer.reason}
     verdict = answer.prediction.verdict if answer.prediction else None
     if verdict is None or verdict.refusal is None:

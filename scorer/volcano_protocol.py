@@ -55,8 +55,7 @@ class Vote(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """
-    A pod in Volcano's terms. `uid` is the pod's own; `node_name` is "" until it has a node.
+    """A pod in Volcano's terms. `uid` is the pod's own; `node_name` is "" until it has a node.
 
     `json` is the task as received, if it may have to be sent back.
     """
@@ -104,8 +103,7 @@ def read_task(body: bytes) -> Task:
 
 
 def answer_predicate(status: str = "", code: Code = Code.FITS) -> bytes:
-    """
-    Return the response to predicate; a call that cannot be read is answered with the mistake and `BROKEN`.
+    """Return the response to predicate; a call that cannot be read is answered with the mistake and `BROKEN`.
 
     Volcano checks only whether there is a text: so raise `ValueError` for a text without a code or a code
     without a text.
@@ -116,8 +114,7 @@ def answer_predicate(status: str = "", code: Code = Code.FITS) -> bytes:
 
 
 def answer_prioritize(scores: Mapping[str, float], error: str = "") -> bytes:
-    """
-    Return the response to prioritize, whose scores Volcano adds to those of its other plugins.
+    """Return the response to prioritize, whose scores Volcano adds to those of its other plugins.
 
     A call that cannot be read is answered without scores. With an `error`, Volcano drops the scores of all
     other plugins too. Raise `ValueError` for scores that are not numbers in JSON.
@@ -129,8 +126,7 @@ def answer_prioritize(scores: Mapping[str, float], error: str = "") -> bytes:
 
 
 def answer_preemptable(vote: Vote, victims: Iterable[Task] = ()) -> bytes:
-    """
-    Return the response to preemptable; a call that cannot be read is answered with `ABSTAIN`.
+    """Return the response to preemptable; a call that cannot be read is answered with `ABSTAIN`.
 
     The victims are those of the evictees that may be evicted. Volcano treats all votes but `ABSTAIN` alike:
     the victims decide. So raise `ValueError` for victims with any vote but `PERMIT`.

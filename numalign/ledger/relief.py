@@ -171,7 +171,6 @@ def relief(
 
 
 def _lacks(has: _ByName, wanted: _ByName) -> _ByName:
-    """Return the requested amounts beyond what is there."""
     return {name: amount - has.get(name, 0) for name, amount in wanted.items() if amount > has.get(name, 0)}
 
 

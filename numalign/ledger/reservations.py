@@ -538,7 +538,6 @@ class Reservations:
 
 
 def _relabelled(free: FreeCapacity, node: Node) -> FreeCapacity:
-    """Return the free capacity with an otherwise equal node."""
     relabelled = replace(free.node, label=node.label, attributes=node.attributes, health=node.health)
     return replace(free, node=relabelled)
 

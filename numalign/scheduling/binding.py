@@ -364,7 +364,6 @@ class Binder:
             await self._yield()
 
     def _risks(self, node: str, pod: PendingPod, now: float) -> tuple[AssignedPod, ...]:
-        """Return recently admitted pods because of which this one could be refused."""
         since = self.state.reservations.reserved_since(pod.uid)
         question = pod.question
         return self.state.reservations.at_risk(node, question.demand, question.intent, now=now, without=since)

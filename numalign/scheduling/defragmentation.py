@@ -425,7 +425,6 @@ class _MoverSearch:
         return self._newcomers[uid]
 
     def _elsewhere(self, pod: Newcomer) -> Sequence[str]:
-        """Return the nodes that take a pod at present, the best first."""
         key = pod.question, pod.constraints
         if key not in self._places:
             self._places[key], *_ = self._ask(pod, [*self.cluster.reservations.node_names()])

@@ -25,8 +25,7 @@ _SHORTAGE = "OutOf"
 
 @dataclass(frozen=True, slots=True)
 class RejectedPod:
-    """
-    A pod that its kubelet rejected, `at` that many seconds since 1970, 0 if unknown.
+    """A pod that its kubelet rejected, `at` that many seconds since 1970, 0 if unknown.
 
     `reason` and `message` are those of its status; `owner` is its controller.
     """

@@ -167,7 +167,6 @@ class RunningPodJudge:
 
 
 def _levels(pod: PodQuestion) -> Iterator[RuleResult]:
-    """Yield whether a pod meets each level that its namespace sets."""
     for name, rule in _LEVEL_RULES.items():
         level = LEVELS[name](pod.rules)
         if level is None:

@@ -185,7 +185,6 @@ class SchedulerState:
     # What the cluster is.
 
     def _take(self, change: Change) -> None:
-        """Bring the ledger up to date with a change of the cluster."""
         match change:
             case NodeChanged():
                 self._take_node(change.name, change.before, change.now)
@@ -383,8 +382,7 @@ class SchedulerState:
         return uid in self.pods
 
     def reservable(self, pod: PendingPod) -> PendingPod | None:
-        """
-        Return the pod in a call as the API server has it, if zones may be reserved for it now.
+        """Return the pod in a call as the API server has it, if zones may be reserved for it now.
 
         It must wait for its scheduler alone. If the result of binding or pinning it is unknown, its zones
         stay as they are.
@@ -399,8 +397,7 @@ class SchedulerState:
         return self.waiting(pod.uid)
 
     def reserved_since(self, uid: str) -> float | None:
-        """
-        Return since when a reservation that is made now counts, which decides when it ends; None for none.
+        """Return since when a reservation that is made now counts, which decides when it ends; None for none.
 
         A pod that was not bound by its first reservation gets at each later try as long as a bind takes, and
         at most half of the time: its owner may have a scheduler that never binds it.
@@ -444,11 +441,9 @@ class SchedulerState:
         return PendingPod(*identity, self._by_node(Question(reading.demand or _UNREAD, NO_INTENT)))
 
     def _by_node(self, question: Question) -> Question:
-        """Return the question for each node."""
         return self.reader.shared(dra.by_node(question, self.cluster.served))
 
     def _effective_policy(self) -> EffectivePolicy:
-        """Return the current effective policy, which may change while a pod is being scheduled."""
         return EffectivePolicy.of(self.cluster, self.policy.now)
 
     def predict(self, name: str, pod: PendingPod, *, without: Iterable[str]) -> Prediction | None:
