@@ -82,24 +82,6 @@ class Victims:
     violations: int
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptionCall:
-    """A pod, and the pods that would be evicted for it, by node.
-
-    Its `priority` is that of the pod; None if its `preemptionPolicy` forbids that pods are evicted for it.
-    """
-
-    pod: Mapping[str, Any]
-    victims: Mapping[str, Victims]
-    priority: int | None = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RankCall:
-    """A pod, and the nodes to rank for it in the order of the call, each once; None for all nodes."""
-
-    pod: Mapping[str, Any]
-    names: tuple[str, ...] | None
 
 
 class Calls:
@@ -159,8 +141,12 @@ def read_binding(body: bytes) -> BindingCall:
     return BindingCall(*texts)
 
 
-def read_preemption(body: bytes) -> PreemptionCall:
-    """Return a pod and the victims for it; raise `BadCall`, also for a victim without a UID."""
+def read_preemption(body: bytes) -> tuple[Mapping[str, Any], int | None, Mapping[str, Victims]]:
+    """Return a pod, its priority, and the pods that would be evicted for it, by node.
+
+    The priority is None if its `preemptionPolicy` forbids that pods are evicted for it. Raise `BadCall`, also
+    for a victim without a UID.
+    """
     call = document(body, "ExtenderPreemptionArgs")
     pod, spec = read_pod(call["Pod"]), call["Pod"]["spec"]
     priority = spec["priority"].integer(least=LEAST_PRIORITY) or 0
@@ -181,10 +167,10 @@ def read_preemption(body: bytes) -> PreemptionCall:
         if len(call.mistakes) >= _ENOUGH:
             break
     raise_mistakes(call, "Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
-    return PreemptionCall(pod, victims, None if never else priority)
+    return pod, None if never else priority, victims
 
 
-def read_rank(body: bytes) -> RankCall:
+def read_rank(body: bytes) -> tuple[Mapping[str, Any], tuple[str, ...] | None]:
     """Return what to rank: `{"pod": v1.Pod, "nodes": ["n1"]}`, without `nodes`, or only the pod itself.
 
     Raise `BadCall`. This protocol is our own, so an unknown key is a mistake.
@@ -197,7 +183,7 @@ def read_rank(body: bytes) -> RankCall:
         names = None if listed.value is None else read_names(listed)
         _unknown(call, ["pod", "nodes"])
     raise_mistakes(call)
-    return RankCall(pod, names)
+    return pod, names
 
 
 def answer_filter(call: Candidates, filtered: Filtered) -> bytes:

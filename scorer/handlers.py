@@ -253,9 +253,9 @@ async def _bind(context: CallContext, body: bytes) -> bytes:
 
 
 async def _preempt(context: CallContext, body: bytes) -> bytes:
-    call = extender_protocol.read_preemption(body)
-    pod = context.pending_pod(call.pod)
-    candidates = await result_of(context.preemption.candidates(pod, call.priority, call.victims))
+    raw, priority, victims = extender_protocol.read_preemption(body)
+    pod = context.pending_pod(raw)
+    candidates = await result_of(context.preemption.candidates(pod, priority, victims))
     return extender_protocol.answer_preemption(candidates)
 
 
@@ -263,9 +263,9 @@ async def _preempt(context: CallContext, body: bytes) -> bytes:
 
 
 async def _rank(context: CallContext, body: bytes) -> bytes:
-    call = extender_protocol.read_rank(body)
-    pod = context.pending_pod(call.pod)
-    names = call.names if call.names is not None else sorted(context.state.node_names())
+    raw, listed = extender_protocol.read_rank(body)
+    pod = context.pending_pod(raw)
+    names = listed if listed is not None else sorted(context.state.node_names())
     not_eligible = context.nodes.not_eligible(names, pod)
     eligible = [name for name in names if name not in not_eligible]
     ranks = await context.ranks(eligible, pod)

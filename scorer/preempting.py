@@ -17,8 +17,7 @@ from itertools import islice
 
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Basis
-from numalign.ledger.rearrangement import Rearrangement
-from numalign.ledger.relief import Leaver, Relief, relief
+from numalign.ledger.rearrangement import Leaver, Rearrangement, Relief, relief
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.extender_protocol import Victims
 

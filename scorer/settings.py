@@ -1,6 +1,6 @@
 """The settings of the scorer, in addition to those of every program."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -22,14 +22,12 @@ class ReserveAt(StrEnum):
     PRIORITIZE = "prioritize"
 
 
-def _strategies(text: str) -> str:
-    ranking.parse_strategies(text)
-    return text
+def _read_by(parse: Callable[[str], object]) -> AfterValidator:
+    def check(text: str) -> str:
+        parse(text)
+        return text
 
-
-def _weights(text: str) -> str:
-    ranking.parse_weights(text)
-    return text
+    return AfterValidator(check)
 
 
 class ScorerSettings(ClusterSettings):
@@ -47,7 +45,7 @@ class ScorerSettings(ClusterSettings):
         ),
     )
 
-    strategies: Annotated[str, AfterValidator(_strategies)] = Field(
+    strategies: Annotated[str, _read_by(ranking.parse_strategies)] = Field(
         default="LeastNUMANodes,MostAllocated",
         description=(
             "Comma-separated strategies that rank nodes; each one breaks the ties of those before it."
@@ -55,7 +53,7 @@ class ScorerSettings(ClusterSettings):
             " RelativeNUMANodes."
         ),
     )
-    weights: Annotated[str, AfterValidator(_weights)] = Field(
+    weights: Annotated[str, _read_by(ranking.parse_weights)] = Field(
         default="",
         description=(
             "Weights of resources in MostAllocated and LeastAllocated, such as nvidia.com/gpu=3,cpu=1."

@@ -28,8 +28,7 @@ from numalign.cache.scheduler_cache import NotEligible, SchedulerCache
 from numalign.decision import wording
 from numalign.kubelet.admit import effective_demand
 from numalign.ledger.model import AssignedPod, PodName, Prediction, Stage
-from numalign.ledger.rearrangement import Rearrangement
-from numalign.ledger.relief import Leaver, Relief, relief
+from numalign.ledger.rearrangement import Leaver, Rearrangement, Relief, relief
 from numalign.ledger.reservations import Reservations
 from numalign.model.constraints import Constraints
 from numalign.model.placement import Held

@@ -202,14 +202,11 @@ class SchedulerState:
                 reader = PodFingerprintReader(now.fingerprint) if now.fingerprint else None
                 self.reservations.update_node(now.node, reader)
             if now.placements != before.placements or before.node is None:
-                reported = (
-                    None
-                    if now.placements is None
-                    else {
-                        uid: PlacementRecord(placement.held, Source.KUBELET, cpus=placement.cpus)
-                        for uid, placement in now.placements.items()
-                    }
+                records = (
+                    (uid, PlacementRecord(placement.held, Source.KUBELET, cpus=placement.cpus))
+                    for uid, placement in (now.placements or {}).items()
                 )
+                reported = None if now.placements is None else dict(records)
                 self.reservations.update_observed(name, reported, now=self.clock())
         elif before.node:
             self.reservations.remove_node(name)

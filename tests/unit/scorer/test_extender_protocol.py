@@ -19,8 +19,6 @@ from scorer.extender_protocol import (
     BadCall,
     Calls,
     Candidates,
-    PreemptionCall,
-    RankCall,
     Victims,
     answer_filter,
     answer_preemption,
@@ -85,10 +83,11 @@ def test_a_binding_is_read() -> None:
 
 @pytest.mark.parametrize("form", ["names", "nodes"])
 def test_victims_are_read_in_both_forms(form: str) -> None:
-    call, prefix = read_preemption(recorded(f"preempt-{form}")), "5b0a8c1e-0000-4000-8000-00000000000"
-    assert call.pod["metadata"]["name"] == "newcomer-0"
+    pod, _, victims = read_preemption(recorded(f"preempt-{form}"))
+    prefix = "5b0a8c1e-0000-4000-8000-00000000000"
+    assert pod["metadata"]["name"] == "newcomer-0"
     of_a, of_b = Victims((f"{prefix}0",), 1), Victims((f"{prefix}1",), 0)
-    assert call.victims == {"node-a.example": of_a, "node-b.example": of_b}
+    assert victims == {"node-a.example": of_a, "node-b.example": of_b}
 
 
 # What else may come.
@@ -112,13 +111,13 @@ def test_victims_default_to_none_and_are_unique() -> None:
     victims = {name: {"Pods": listed, "NumPDBViolations": 2} for name, listed in pods.items()}
     call = {"Pod": POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
     none, one = Victims((), 2), Victims(("b", "a"), 2)
-    assert read_preemption(orjson.dumps(call)) == PreemptionCall(POD, {"n1": none, "n2": none, "n3": one})
+    assert read_preemption(orjson.dumps(call)) == (POD, 0, {"n1": none, "n2": none, "n3": one})
 
 
 @pytest.mark.parametrize(("policy", "priority"), [("PreemptLowerPriority", -5), ("Never", None)])
 def test_preemptor_priority_is_read_from_the_pod(policy: str, priority: int | None) -> None:
     call = {"Pod": {"spec": {"priority": -5, "preemptionPolicy": policy}}, "NodeNameToMetaVictims": {}}
-    assert read_preemption(orjson.dumps(call)).priority == priority
+    assert read_preemption(orjson.dumps(call))[1] == priority
 
 
 @pytest.mark.parametrize(("call", "names"), table([
@@ -128,7 +127,7 @@ def test_preemptor_priority_is_read_from_the_pod(policy: str, priority: int | No
     ("as kubectl prints",  {**POD, "kind": "Pod"},               None),
 ]))  # fmt: skip
 def test_people_ask_for_a_rank_among_some_nodes_or_all(call: Raw, names: tuple[str, ...] | None) -> None:
-    assert read_rank(orjson.dumps(call)) == RankCall(call.get("pod", call), names)
+    assert read_rank(orjson.dumps(call)) == (call.get("pod", call), names)
 
 
 # Bad input.
@@ -402,7 +401,7 @@ victims = st.builds(Victims, st.lists(st.text(min_size=1), unique=True).map(tupl
 @given(st.dictionaries(st.text(), victims))
 def test_preempt_answer_can_be_read_as_a_call(kept: dict[str, Victims]) -> None:
     call = {"Pod": POD, **orjson.loads(answer_preemption(kept))}
-    assert read_preemption(orjson.dumps(call)).victims == kept
+    assert read_preemption(orjson.dumps(call))[2] == kept
 
 
 sent_names = st.lists(st.one_of(st.text(), st.sampled_from(['"', "\\", ",", '","', "n", "é", "\x7f", "\n"])))
