@@ -82,8 +82,6 @@ class Victims:
     violations: int
 
 
-
-
 class Calls:
     """Reads filter and prioritize calls; remembers the last `remembered` pods."""
 

@@ -9,12 +9,14 @@ Lease. A file is for inspection: nothing is bound.
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from prometheus_client import Gauge
 
+from numalign.cache import Question
 from numalign.cache.ranking import Ranking
 from numalign.kube import bindings, live_feed
 from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
@@ -28,7 +30,9 @@ from numalign.kube.pod_informer import PodInformer
 from numalign.ledger.model import Basis
 from numalign.ledger.reservations import NOTIFICATION_SECONDS, Reservations
 from numalign.runtime import server
-from numalign.runtime.logs import QuietLog
+from numalign.runtime.clock import Sleep
+from numalign.runtime.cooperative import result_of
+from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes
 from numalign.runtime.server import BackgroundTask, Stop
 from numalign.scheduling import binding
@@ -37,17 +41,26 @@ from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.outcomes import Disbelief, Outcomes, Predictions, PublishEvent
 from numalign.scheduling.pod_groups import PodGroups
 from numalign.scheduling.ranking import Ranker, RankingRules, parse_strategies, parse_weights
-from numalign.scheduling.scheduler_state import SchedulerState
+from numalign.scheduling.scheduler_state import AT_ONCE, PendingPod, SchedulerState
 from scorer import ranking_file
 from scorer.handlers import CallContext, CallMetrics, application
 from scorer.preempting import Preemption
 from scorer.settings import ReserveAt, ScorerSettings
-from scorer.warming import Warming
 
 LEASE = "numalign-scorer"
 
 REPEAT_SECONDS = 1.0
 """Interval in seconds at which unused reservations are expired, and records and predictions are checked."""
+
+
+WARMING_SECONDS = 3.0
+"""Seconds after which no more answers are computed ahead."""
+
+MOST_QUESTIONS = 32
+"""Most questions that are answered ahead: the most frequent ones of pending pods."""
+
+POLL_SECONDS = 0.05
+"""Interval in seconds at which to check whether the cluster is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +234,62 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         )
         for basis in Basis:
             nodes.labels(basis).set_function(partial(lambda key: reservations.count_by_basis()[key], basis))
+
+
+@dataclass(eq=False)
+class Warming:
+    """
+    Computes answers before the first call, once nothing is `lacking`. Times are seconds of `clock`.
+
+    When a replica starts, schedulers first ask about pods that are already pending, and nothing is computed
+    by then: neither what is free on thousands of nodes, nor how they answer about a pod. So this is done
+    before the replica is ready, within a time limit; the rest is computed when it is asked for, as usual.
+    """
+
+    context: CallContext
+    lacking: Callable[[], str | None]
+    log: Log
+    clock: Callable[[], float]
+    sleep: Sleep = asyncio.sleep
+    _done: bool = field(init=False, default=False)
+
+    def waiting_for(self) -> str | None:
+        """Return what readiness waits for because of this; None while something else is lacking."""
+        return None if self._done or self.lacking() is not None else "the evaluation of pending pods"
+
+    async def run(self) -> None:
+        """Compute how the nodes answer about pending pods; an error does not keep others from asking."""
+        while self.lacking() is not None:
+            await self.sleep(POLL_SECONDS)
+        try:
+            await self._warm(until=self.clock() + WARMING_SECONDS)
+        except Exception as error:  # noqa: BLE001  no pod in a cluster may end the program again and again
+            self.log.failed("warming.failed", error)
+        self._done = True
+
+    async def _warm(self, *, until: float) -> None:
+        state = self.context.state
+        for _ in state.cache.work_ahead(AT_ONCE, self.clock):
+            await self.sleep(0)
+            if self.clock() >= until:
+                return
+        names = tuple(state.node_names())
+        for pod in await result_of(self._examples()):
+            if self.clock() >= until:
+                return
+            await self.context.ranks(names, pod)
+            self.context.nodes.filtered(names, pod)
+
+    def _examples(self) -> Generator[None, None, Iterable[PendingPod]]:
+        """Return one pending pod for each question, the most frequent question first; one pod per step."""
+        state, examples, counts = self.context.state, dict[Question, PendingPod](), Counter[Question]()
+        for seen in [*state.pods.values()]:
+            pod = None if seen.node or seen.ended or seen.leaving else state.waiting(seen.uid)
+            if pod:
+                examples.setdefault(pod.question, pod)
+                counts[pod.question] += 1
+            yield
+        return [examples[question] for question, _ in counts.most_common(MOST_QUESTIONS)]
 
 
 async def _repeat(call: Callable[[], None]) -> None:

@@ -8,7 +8,6 @@ was admitted by the same prediction.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from numalign.decision.own_zones import NO_ZONES, Zones, own_zones
 from numalign.ledger import claims
@@ -17,13 +16,6 @@ from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.model.placement import Held, ZoneSet
 from numalign.model.resources import Resources, ZoneId
-
-
-class _Own(NamedTuple):
-    """A pod's own zones as far as known, and whether these are all."""
-
-    zones: Zones
-    all: bool
 
 
 def with_occupants(node: Node, pods: Iterable[AssignedPod], *, exact: bool) -> Node:
@@ -36,10 +28,10 @@ def with_occupants(node: Node, pods: Iterable[AssignedPod], *, exact: bool) -> N
     for pod in pods:
         if pod.intent.policy is Policy.NONE:
             continue
-        own = _own(node, ids, pod)
-        occupied |= own.zones if own.all else every
+        zones, complete = _own(node, ids, pod)
+        occupied |= zones if complete else every
         if pod.intent.exclusive:
-            exclusive |= own.zones
+            exclusive |= zones
     if not occupied:
         return node
     return replace(node, occupied=occupied if exact else every, exclusive=exclusive)
@@ -48,9 +40,9 @@ def with_occupants(node: Node, pods: Iterable[AssignedPod], *, exact: bool) -> N
 def sharing(node: Node, pods: Iterable[AssignedPod], pod: AssignedPod) -> tuple[AssignedPod, ...]:
     """Return the other pods with an intent that hold one of the pod's own zones, as far as known."""
     ids = {zone.name: zone.id for zone in node.zones}
-    mine = _own(node, ids, pod).zones
+    mine, _ = _own(node, ids, pod)
     others = (other for other in pods if other.uid != pod.uid and other.intent.policy is not Policy.NONE)
-    return tuple(other for other in others if mine & _own(node, ids, other).zones)
+    return tuple(other for other in others if mine & _own(node, ids, other)[0])
 
 
 def nowhere_alone(node: Node) -> Node:
@@ -58,14 +50,15 @@ def nowhere_alone(node: Node) -> Node:
     return replace(node, occupied=frozenset(node.ids)) if node.occupied else node
 
 
-def _own(node: Node, ids: Mapping[str, ZoneId], pod: AssignedPod) -> _Own:
+def _own(node: Node, ids: Mapping[str, ZoneId], pod: AssignedPod) -> tuple[Zones, bool]:
+    """Return a pod's own zones as far as known, and whether these are all."""
     if pod.demand is None:
-        return _Own(NO_ZONES, all=False)
+        return NO_ZONES, False
     recorded = _by_id(ids, pod.record.held) if pod.record else None
     predicted = _by_id(ids, pod.guess) if pod.guess and recorded is None else None
     zones = own_zones(node, pod.demand, pod.intent, recorded or predicted or {})
     unknown = pod.record.unknown if pod.record and recorded is not None else claims.due(node, pod.demand).all
-    return _Own(zones, all=node.single or not any(map(pod.intent.concerns, unknown)))
+    return zones, node.single or not any(map(pod.intent.concerns, unknown))
 
 
 def _by_id(ids: Mapping[str, ZoneId], held: Held) -> Mapping[ZoneSet, Resources] | None:

@@ -1,5 +1,5 @@
 """
-Predictions after some pods have left and others have come, and an upper bound of what removing pods could free.
+Predictions after some pods have left and others have come, and the most that removing pods could free.
 
 A search for a better placement tries many rearrangements, of which at most one comes true. So nothing is
 reserved here: the ledger is unchanged, and each try is a value of its own.
