@@ -11,13 +11,14 @@ which kube-scheduler compares nodes: the lowest priority that is enough, then th
 the lowest priorities, then the youngest. Older schedulers never send such nodes.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Basis
-from numalign.ledger.rearrangement import Leaver, Rearrangement, Relief, relief
+from numalign.ledger.rearrangement import Leaver, Rearrangement, Relief, needed, relief
+from numalign.model.steps import Steps
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.extender_protocol import Victims
 
@@ -52,7 +53,7 @@ class Preemption:
 
     def candidates(
         self, pod: PendingPod, priority: int | None, victims: Mapping[str, Victims]
-    ) -> Generator[None, None, dict[str, Victims]]:
+    ) -> Steps[dict[str, Victims]]:
         """Return, in steps, the nodes where evicting their victims would admit the pod.
 
         Where none were received, they are named, for a pod of this `priority`; for None no pods may be
@@ -83,7 +84,15 @@ class Preemption:
             seen = (self.state.pods.get(assigned.uid) for assigned in reservations.assigned_to(name))
             bound = [other for other in seen if other and other.node == name]
             leaving = [other for other in bound if other.leaving]
-            lower = {other.uid: other for other in bound if _may_be_evicted(other, priority)}
+            # A member of a pod group may take members on other nodes with it, which no extender can name. A
+            # static pod runs on if its mirror is deleted, which its node owns.
+            lower = {
+                other.uid: other
+                for other in bound
+                if other.priority < priority
+                and not (other.leaving or other.group)
+                and not (other.owner and (other.owner.group, other.owner.kind) == ("", "Node"))
+            }
             gone = tuple(other.uid for other in leaving)
             search = _VictimSearch(self.state, pod, name, gone, MOST_PREDICTIONS)
             chosen = yield from search.run(lower)
@@ -114,16 +123,6 @@ class Preemption:
         return verdict.admitted or not certain
 
 
-def _may_be_evicted(pod: PodInfo, priority: int) -> bool:
-    """Return whether a pod may be evicted for one of this priority.
-
-    A member of a pod group may take members on other nodes with it, which no extender can name. A static pod
-    runs on if its mirror is deleted, which its node owns.
-    """
-    static = pod.owner is not None and (pod.owner.group, pod.owner.kind) == ("", "Node")
-    return pod.priority < priority and not (pod.leaving or pod.group or static)
-
-
 @dataclass(slots=True)
 class _VictimSearch:
     """The search for victims on one node, on which some pods are `leaving` anyway.
@@ -138,7 +137,7 @@ class _VictimSearch:
     predictions: int
     choices: int = 0
 
-    def run(self, lower: Mapping[str, PodInfo]) -> Generator[None, None, Sequence[PodInfo] | None]:
+    def run(self, lower: Mapping[str, PodInfo]) -> Steps[Sequence[PodInfo] | None]:
         """Return, in steps, the victims, the most important first, chosen among these pods by uid.
 
         None if none help.
@@ -159,9 +158,7 @@ class _VictimSearch:
                 return [lower[leaver.uid] for leaver in reversed(chosen)] if chosen else None
         return None
 
-    def _fewest(
-        self, gain: Relief, lower: Mapping[str, PodInfo]
-    ) -> Generator[None, None, Sequence[Leaver] | None]:
+    def _fewest(self, gain: Relief, lower: Mapping[str, PodInfo]) -> Steps[Sequence[Leaver] | None]:
         """Return, in steps, the fewest and cheapest of the leavers that are enough, in their order.
 
         Beyond a few, spare the most important first, as SelectVictimsOnNode of kube-scheduler does.
@@ -178,9 +175,9 @@ class _VictimSearch:
                 if self._admits(chosen):
                     return chosen
         # Amounts alone spare most of them, without a prediction for each.
-        chosen = _spared(gain.leavers, gain.suffices)
+        chosen = needed(gain.leavers, gain.suffices)
         if not self._admits(chosen):
-            chosen = _spared(gain.leavers, lambda fewer: gain.suffices(fewer) and self._admits(fewer))
+            chosen = needed(gain.leavers, lambda fewer: gain.suffices(fewer) and self._admits(fewer))
         return chosen if self.predictions >= 0 else None
 
     def _admits(self, gone: Sequence[Leaver]) -> bool:
@@ -193,16 +190,6 @@ class _VictimSearch:
             return False
         prediction = self.state.predict(self.name, self.pod, without=uids)
         return prediction is not None and prediction.verdict.admitted
-
-
-def _spared(leavers: Sequence[Leaver], helps: Callable[[Sequence[Leaver]], bool]) -> Sequence[Leaver]:
-    """Return the leavers without those that are not needed to help, the most important spared first."""
-    chosen = tuple(leavers)
-    for leaver in reversed(leavers):
-        fewer = tuple(each for each in chosen if each is not leaver)
-        if helps(fewer):
-            chosen = fewer
-    return chosen
 
 
 def _cost(victims: Sequence[PodInfo]) -> tuple[int, int, int, tuple[str, str]]:

@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,6 +29,7 @@ from numalign.kube.lease import Handover
 from numalign.kube.pod_informer import PodInformer
 from numalign.ledger.model import Basis
 from numalign.ledger.reservations import NOTIFICATION_SECONDS, Reservations
+from numalign.model.steps import Steps
 from numalign.runtime import server
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import result_of
@@ -280,7 +281,7 @@ class Warming:
             await self.context.ranks(names, pod)
             self.context.nodes.filtered(names, pod)
 
-    def _examples(self) -> Generator[None, None, Iterable[PendingPod]]:
+    def _examples(self) -> Steps[Iterable[PendingPod]]:
         """Return one pending pod for each question, the most frequent question first; one pod per step."""
         state, examples, counts = self.context.state, dict[Question, PendingPod](), Counter[Question]()
         for seen in [*state.pods.values()]:

@@ -343,3 +343,13 @@ def _steps(demand: Demand, scope: Scope) -> Sequence[Step]:
 
 def _largest(count: int, amounts: list[int]) -> int:
     return sum(sorted(amounts, reverse=True)[:count])
+
+
+def needed(leavers: Sequence[Leaver], helps: Callable[[Sequence[Leaver]], bool]) -> Sequence[Leaver]:
+    """Return the leavers without those that are not needed to help, the most important spared first."""
+    chosen = tuple(leavers)
+    for leaver in reversed(leavers):
+        fewer = tuple(each for each in chosen if each is not leaver)
+        if helps(fewer):
+            chosen = fewer
+    return chosen

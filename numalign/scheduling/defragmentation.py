@@ -28,7 +28,7 @@ from numalign.cache.scheduler_cache import NotEligible, SchedulerCache
 from numalign.decision import wording
 from numalign.kubelet.admit import effective_demand
 from numalign.ledger.model import AssignedPod, PodName, Prediction, Stage
-from numalign.ledger.rearrangement import Leaver, Rearrangement, Relief, relief
+from numalign.ledger.rearrangement import Leaver, Rearrangement, Relief, needed, relief
 from numalign.ledger.reservations import Reservations
 from numalign.model.constraints import Constraints
 from numalign.model.placement import Held
@@ -360,19 +360,14 @@ class _MoverSearch:
                 break
         return sorted(plans, key=lambda plan: cost([move.resident for move in plan.moves]))
 
-    def _enough(self, site: _Site) -> list[Leaver]:
-        chosen = [*islice(site.relief.leavers, MOST_MOVED)]
-        for count in range(site.least, len(chosen) + 1):
-            some = chosen[:count]
-            if site.relief.suffices(some) and self._let_in(site, some):
-                break
-        else:
-            return []
-        for leaver in reversed(some[:]):
-            fewer = [each for each in some if each is not leaver]
-            if site.relief.suffices(fewer) and self._let_in(site, fewer):
-                some = fewer
-        return some
+    def _enough(self, site: _Site) -> Sequence[Leaver]:
+        def helps(some: Sequence[Leaver]) -> bool:
+            return site.relief.suffices(some) and self._let_in(site, some) is not None
+
+        chosen = site.relief.leavers[:MOST_MOVED]
+        counts = range(site.least, len(chosen) + 1)
+        some = next((chosen[:count] for count in counts if helps(chosen[:count])), ())
+        return needed(some, helps)
 
     def _let_in(self, site: _Site, chosen: Sequence[Leaver]) -> Prediction | None:
         """Return the prediction for the pod after these are gone; None if the node refuses it."""

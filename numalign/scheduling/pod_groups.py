@@ -13,12 +13,13 @@ scheduler may have chosen another node than the best one, so a member is refused
 could be nowhere else.
 """
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from numalign.ledger.model import AssignedPod, Prediction
 from numalign.ledger.rearrangement import Rearrangement
 from numalign.lru import LRU, Caches
+from numalign.model.steps import Steps
 from numalign.scheduling.node_answers import POD_GROUP, Filtered
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
@@ -65,7 +66,7 @@ class PodGroups:
         """Return the cache of placements."""
         return {"pod_groups": self._placements}
 
-    def filtered(self, pod: PendingPod, alone: Filtered) -> Generator[None, None, Filtered]:
+    def filtered(self, pod: PendingPod, alone: Filtered) -> Steps[Filtered]:
         """Return, in steps, the nodes after those were filtered that take the pod `alone`.
 
         The pod is in the group that the API server has for it; one that it does not have is in none.
@@ -120,15 +121,11 @@ class PodGroups:
         for placement in self._placements.peek(key) or ():
             if placement.pod.uid == uid:
                 break
-            if now < placement.until and self._waits(placement.pod.uid):
+            pod = self.state.pods.get(placement.pod.uid)
+            stays = pod is not None and not (pod.ended or pod.leaving)
+            if stays and now < placement.until and self.state.reservations.node_of(placement.pod.uid) is None:
                 before.append(placement)
         return tuple(before)
-
-    def _waits(self, uid: str) -> bool:
-        """Return whether a pod is there to stay, and the ledger does not have it on a node."""
-        pod = self.state.pods.get(uid)
-        stays = pod is not None and not (pod.ended or pod.leaving)
-        return stays and self.state.reservations.node_of(uid) is None
 
     def _has_room(self, name: str, pod: AssignedPod, before: Sequence[TentativePlacement]) -> bool:
         prediction = self._predict(name, pod, before)
@@ -146,7 +143,7 @@ class PodGroups:
 
     def _may_change(
         self, crowded: Collection[str], pod: AssignedPod, before: Sequence[TentativePlacement]
-    ) -> Generator[None, None, bool]:
+    ) -> Steps[bool]:
         """Return whether the scheduler may have placed the members so that one of these nodes has room.
 
         Equal members can take the place of each other, so the nodes to which any could have gone are followed
