@@ -41,9 +41,8 @@ from numalign.scheduling.binding import Binder, Write
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.outcomes import Disbelief, Outcomes, Predictions, PublishEvent
 from numalign.scheduling.pod_groups import PodGroups
-from numalign.scheduling.ranking import Ranker, RankingRules, parse_strategies, parse_weights
+from numalign.scheduling.ranking import Ranker, RankingRules, parse_strategies, parse_weights, read_rankings
 from numalign.scheduling.scheduler_state import AT_ONCE, PendingPod, SchedulerState
-from scorer import ranking_file
 from scorer.handlers import CallContext, CallMetrics, application
 from scorer.preempting import Preemption
 from scorer.settings import ReserveAt, ScorerSettings
@@ -91,7 +90,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         settings = self.settings
         strategies, weights = parse_strategies(settings.strategies), parse_weights(settings.weights)
         default, file = Ranking(strategies, weights), settings.ranking
-        rules = ranking_file.read(file, default=default) if file else RankingRules(default)
+        rules = read_rankings(file, default=default) if file else RankingRules(default)
         policy, cluster = self.policy(), Cluster()
         state = SchedulerState(
             Reservations(lag=settings.topology_lag_seconds, kept=settings.reservation_seconds),

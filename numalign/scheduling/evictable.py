@@ -51,7 +51,7 @@ class Obstacle(StrEnum):
     UNKNOWN_OWNER = "unknown-owner"
 
 
-SENTENCES: Mapping[Obstacle, str] = MappingProxyType(
+_ALWAYS: Mapping[Obstacle, str] = MappingProxyType(
     {
         Obstacle.ENDED: "it has ended",
         Obstacle.TERMINATING: "it is already being deleted",
@@ -62,6 +62,11 @@ SENTENCES: Mapping[Obstacle, str] = MappingProxyType(
         Obstacle.UNWANTED: (
             "its annotations forbid eviction (prefer-no-eviction, safe-to-evict or do-not-disrupt)"
         ),
+    }
+)
+
+_WITHOUT_CONSENT: Mapping[Obstacle, str] = MappingProxyType(
+    {
         Obstacle.CRITICAL: "it has a system-critical priority",
         Obstacle.UNREADABLE: "its volumes cannot be read",
         Obstacle.LOCAL_STORAGE: (
@@ -76,20 +81,11 @@ SENTENCES: Mapping[Obstacle, str] = MappingProxyType(
         Obstacle.UNKNOWN_OWNER: "it is unknown whether its controller replaces pods",
     }
 )
+
+SENTENCES: Mapping[Obstacle, str] = MappingProxyType({**_ALWAYS, **_WITHOUT_CONSENT})
 """A sentence about each obstacle, without a full stop; in the order in which they count."""
 
-MAY_BE_WAIVED = frozenset(
-    {
-        Obstacle.CRITICAL,
-        Obstacle.UNREADABLE,
-        Obstacle.LOCAL_STORAGE,
-        Obstacle.CLAIM,
-        Obstacle.RESOURCE_CLAIM,
-        Obstacle.GANG,
-        Obstacle.JOB,
-        Obstacle.UNKNOWN_OWNER,
-    }
-)
+MAY_BE_WAIVED = frozenset(_WITHOUT_CONSENT)
 """The obstacles that a pod overrides by `evict: "true"`."""
 
 MAKES_ANEW: frozenset[GroupKind] = frozenset(
@@ -160,8 +156,7 @@ def obstacle(pod: Mapping[str, object]) -> Obstacle | None:
         Obstacle.UNKNOWN_OWNER: not all(owner in MAKES_ANEW for owner in controllers),
     }
     may_go = annotations.get(movability.EVICT) == "true"
-    waived = MAY_BE_WAIVED if may_go else frozenset[Obstacle]()
-    return next((each for each in SENTENCES if applies[each] and each not in waived), None)
+    return next((each for each in (_ALWAYS if may_go else SENTENCES) if applies[each]), None)
 
 
 def _owner(reference: Mapping[str, object]) -> GroupKind:

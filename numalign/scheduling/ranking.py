@@ -4,25 +4,38 @@ Which of the nodes that can take a pod is the best.
 Alignment comes first: a best-effort node is worth less than one that guarantees alignment. Among equals the
 strategies decide, in the configured order. Values of 0 to 100 are compared as they are and scaled last,
 because a scheduler's eleven numbers would make most nodes equal.
+
+Machines of one cluster may need different strategies: GPU nodes are packed full, so that whole ones stay
+free, while nodes for databases keep some room. All mistakes in a file of them are reported at once.
 """
 
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 
 from numalign.cache.batch import Batch
 from numalign.cache.ranking import Measure, Ranking, Ranks, Relative, ranks
 from numalign.decision.scoring import Strategy
 from numalign.kube.decode import label_syntax as shapes
+from numalign.kube.decode.parts import Part
+from numalign.kube.decode.selectors import requirements
+from numalign.kube.files import edited
+from numalign.kube.files.edited import members, only
 from numalign.model.constraints import Requirement
+from numalign.model.errors import BadInput
 from numalign.model.spelling import closest_word
 
 HEAVIEST = 100
 """The maximum weight of a resource, as in kube-scheduler's own plugins."""
 
-WEIGHS = f"needs a weight, a whole number from 1 to {HEAVIEST}"
+_WEIGHS = f"needs a weight, a whole number from 1 to {HEAVIEST}"
+
+MOST_WEIGHTS = 64
+"""Most resources in one entry of a file; a pod requests only a few."""
 
 _WEIGHT = re.compile(r"[1-9][0-9]?|100")
 _LONGEST = 64
@@ -101,13 +114,13 @@ def parse_strategies(text: str) -> tuple[Measure, ...]:
     words = [word.strip() for word in text.split(",")]
     if len(words) > len(MEASURES):
         raise ValueError(f"{len(words)} strategies are listed, and only {len(MEASURES)} exist")
-    wrong = [why for at, word in enumerate(words) if (why := not_one(word, words[:at]))]
+    wrong = [why for at, word in enumerate(words) if (why := _not_one(word, words[:at]))]
     if wrong:
         raise ValueError("; ".join(wrong))
     return tuple(MEASURES[word] for word in words)
 
 
-def not_one(word: str, before: Collection[str]) -> str | None:
+def _not_one(word: str, before: Collection[str]) -> str | None:
     """Return why a word cannot be the next strategy after those before it; None if it can."""
     if word in before:
         return f'"{word}" is named twice'
@@ -126,16 +139,96 @@ def parse_weights(text: str) -> Mapping[str, int]:
     pairs = [pair.partition("=") for pair in text.split(",")] if text.strip() else []
     named = [(name.strip(), weight.strip()) for name, _, weight in pairs]
     names = [name for name, _ in named]
-    wrong = [why for name in names if (why := no_resource(name))]
+    wrong = [why for name in names if (why := _no_resource(name))]
     wrong += [f'"{name}" is named twice' for name, count in Counter(names).items() if count > 1]
-    wrong += [f'"{name}" {WEIGHS}, like {name}=1' for name, weight in named if not _WEIGHT.fullmatch(weight)]
+    wrong += [f'"{name}" {_WEIGHS}, like {name}=1' for name, weight in named if not _WEIGHT.fullmatch(weight)]
     if wrong:
         raise ValueError("; ".join(wrong))
     return {name: int(weight) for name, weight in named}
 
 
-def no_resource(name: str) -> str | None:
+def _no_resource(name: str) -> str | None:
     """Return why this cannot be the name of a resource; None if it can."""
     if shapes.KEY.fullmatch(name):
         return None
     return f'"{name[:_LONGEST]}" is not a resource name, like cpu or nvidia.com/gpu'
+
+
+# A file with rankings for some nodes.
+
+
+class BadRanking(BadInput):
+    """Raised when a ranking file cannot be used, with every mistake in it."""
+
+
+def read_rankings(path: Path, *, default: Ranking) -> RankingRules:
+    """Return the rankings in a file; raise `BadRanking` with every mistake and its position.
+
+    What the file does not set for all nodes is as in `default`.
+    """
+    return edited.read(path, partial(parse_rankings, default=default), error=BadRanking)
+
+
+def parse_rankings(data: bytes, *, default: Ranking) -> RankingRules:
+    """Return the rankings in YAML or JSON; raise `BadRanking` with every mistake and its path."""
+
+    def rules(document: Part) -> RankingRules:
+        only(document, "rankings", "strategies", "weights")
+        general = _ranking(document, default)
+        return RankingRules(general, tuple(_choice(part, general) for part in document["rankings"].objects()))
+
+    return edited.parse(data, rules, what="ranking", error=BadRanking)
+
+
+def _choice(part: Part, general: Ranking) -> Choice:
+    """Return one entry, completed by the general ranking; without nodes or content it is a mistake."""
+    only(part, "nodeSelector", "strategies", "weights")
+    before = len(part.mistakes)
+    selected = tuple(requirements(part["nodeSelector"]))
+    if not selected and len(part.mistakes) == before:
+        part["nodeSelector"].wrong("is empty: strategies and weights for all nodes belong at the top level")
+    if part["strategies"].value is None and part["weights"].value is None:
+        part.wrong("sets nothing for these nodes: add strategies or weights")
+    return Choice(selected, _ranking(part, general))
+
+
+def _ranking(part: Part, otherwise: Ranking) -> Ranking:
+    strategies, weights = part["strategies"], part["weights"]
+    return Ranking(
+        otherwise.strategies if strategies.value is None else _strategies(strategies),
+        otherwise.weights if weights.value is None else _weights(weights),
+    )
+
+
+def _strategies(part: Part) -> tuple[Measure, ...]:
+    words = list[str]()
+    if part.value == []:
+        part.wrong(f"is empty: name one of {', '.join(MEASURES)}")
+    if isinstance(part.value, list) and len(part.value) > len(MEASURES):
+        part.wrong(f"has {len(part.value)} entries, but there are only {len(MEASURES)} strategies")
+    for entry in part.elements():
+        word = entry.required_text()
+        if not word:
+            continue
+        if why := _not_one(word, words):
+            entry.wrong(why)
+        words.append(word)
+    return tuple(MEASURES[word] for word in words if word in MEASURES)
+
+
+def _weights(part: Part) -> Mapping[str, int]:
+    """Return weights by resource; an invalid one is 1."""
+    listed = members(part)
+    if len(listed) > MOST_WEIGHTS:
+        part.wrong(f"has {len(listed)} entries: at most {MOST_WEIGHTS} are allowed")
+        return {}
+    weights = {name: 1 for name, _ in listed}
+    for name, member in listed:
+        weight = member.value
+        if why := _no_resource(name):
+            member.wrong(why)
+        elif isinstance(weight, bool) or not isinstance(weight, int) or not 1 <= weight <= HEAVIEST:
+            member.wrong(_WEIGHS)
+        else:
+            weights[name] = weight
+    return weights

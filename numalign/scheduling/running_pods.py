@@ -107,9 +107,6 @@ SHORT = frozenset({RuleOutcome.ERROR, RuleOutcome.FAIL, RuleOutcome.WARN})
 _LEVEL_RULES: Mapping[str, PodRule] = MappingProxyType(
     {"enforce": PodRule.ENFORCE, "warn": PodRule.WARN, "audit": PodRule.AUDIT}
 )
-_BELOW: Mapping[PodRule, RuleOutcome] = MappingProxyType(
-    {PodRule.ENFORCE: RuleOutcome.FAIL, PodRule.WARN: RuleOutcome.WARN, PodRule.AUDIT: RuleOutcome.WARN}
-)
 _ALIGNMENT: Mapping[Judgement, RuleOutcome] = MappingProxyType(
     {Judgement.ALIGNED: RuleOutcome.PASS, Judgement.MISALIGNED: RuleOutcome.FAIL}
 )
@@ -169,11 +166,10 @@ class RunningPodJudge:
 def _levels(pod: PodQuestion) -> Iterator[RuleResult]:
     for name, rule in _LEVEL_RULES.items():
         level = LEVELS[name](pod.rules)
-        if level is None:
-            continue
-        if pod.requests_less_than(level):
-            yield RuleResult(rule, _BELOW[rule], below_text(pod, level))
-        else:
+        if level is not None and pod.requests_less_than(level):
+            below = RuleOutcome.FAIL if rule is PodRule.ENFORCE else RuleOutcome.WARN
+            yield RuleResult(rule, below, below_text(pod, level))
+        elif level is not None:
             yield RuleResult(rule, RuleOutcome.PASS)
 
 

@@ -19,7 +19,6 @@ from numalign.model import intent
 from numalign.model.errors import BadInput
 from numalign.runtime.clock import utc_now
 from numalign.scheduling import ranking
-from scorer import ranking_file
 from tests.unit.deploy import patched
 from tests.unit.deploy.fields import field
 from tests.unit.docs.guides import Guide, guides, helm_values
@@ -323,7 +322,7 @@ def test_example_of_strategies_is_read() -> None:
     shown = SCHEDULER_PAGE.example("Rank nodes")["scorer"]
     strategies = ranking.parse_strategies(shown["extraArgs"]["strategies"])
     text = yaml.safe_dump(shown["ranking"]).encode()
-    read = ranking_file.parse(text, default=Ranking(strategies, {}))
+    read = ranking.parse_rankings(text, default=Ranking(strategies, {}))
     assert read.default == Ranking(strategies, {"nvidia.com/gpu": 3})
     assert [choice.ranking.strategies for choice in read.choices] == [(Strategy.LEAST_ALLOCATED,)]
 

@@ -17,7 +17,6 @@ from numalign.cache.ranking import Ranking
 from numalign.kube.files import policy
 from numalign.runtime.server_settings import ServingSettings
 from numalign.scheduling import ranking
-from scorer import ranking_file
 from scorer.settings import ReserveAt
 from tests.unit.deploy.fields import AGENT, CONTROLLER, PROGRAMS, SCHEDULER, SCORER, WEBHOOK, field
 from tests.unit.deploy.test_helm import AN_AUTHORITY, DEFAULTS, SETS, ZEROS, check
@@ -322,7 +321,7 @@ async def test_ranking_is_mounted_as_the_scorer_reads_it(helm: Path) -> None:
     found = await made(helm, f"scorer.enabled=true policy.exemptions.users[0]=root {RANKING}")
     text = found["ConfigMap", "numalign-ranking"]["data"]["ranking.yaml"]
     default = Ranking(ranking.parse_strategies("MostAllocated"), {})
-    [choice] = ranking_file.parse(text.encode(), default=default).choices
+    [choice] = ranking.parse_rankings(text.encode(), default=default).choices
     assert choice.ranking.weights == {"nvidia.com/gpu": 5}
     sources = field(found, "pod scorer", "volumes name=configuration projected sources * configMap name")
     assert sources == ["numalign-policy", "numalign-ranking"]
