@@ -358,10 +358,7 @@ _VOLCANO: Mapping[str, Callable[[CallContext, bytes], Awaitable[bytes]]] = Mappi
 )
 
 _WITHOUT_TEXT: Mapping[str, bytes] = MappingProxyType(
-    {
-        "prioritize": volcano.answer_prioritize({}),
-        "preemptable": volcano.answer_preemptable(Vote.ABSTAIN),
-    }
+    {"prioritize": volcano.answer_prioritize({}), "preemptable": volcano.answer_preemptable(Vote.ABSTAIN)}
 )
 """Responses to calls that cannot be read, for verbs without a text in the response: the mistake is logged."""
 

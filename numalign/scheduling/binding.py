@@ -28,14 +28,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.kube.bindings import BIND_SECONDS
 from numalign.kube.decode import placement_records
-from numalign.kube.errors import (
-    ClusterError,
-    Conflict,
-    Forbidden,
-    InvalidObject,
-    NotFound,
-    Unauthorized,
-)
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound, Unauthorized
 from numalign.ledger.model import AssignedPod, NodeInfo, Prediction
 from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from numalign.model import intent
