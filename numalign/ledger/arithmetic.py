@@ -59,17 +59,11 @@ def entries(amounts: Amounts) -> Iterator[tuple[ZoneSet, str, int]]:
             yield zones, name, amount
 
 
-def debited(node: Node, amounts: Amounts) -> Node:
-    """Return the node with these amounts less free, no zone below zero."""
-    return _moved(node, amounts, -1)
+def moved(node: Node, amounts: Amounts, sign: int) -> Node:
+    """Return the node with these amounts more free, or less with a sign of -1.
 
-
-def credited(node: Node, amounts: Amounts) -> Node:
-    """Return the node with these amounts more free, no zone above its allocatable amount."""
-    return _moved(node, amounts, 1)
-
-
-def _moved(node: Node, amounts: Amounts, sign: int) -> Node:
+    No zone gets below zero, or above its allocatable amount.
+    """
     free = {zone.id: dict(zone.free) for zone in node.zones}
     most = {zone.id: zone.allocatable for zone in node.zones}
     for zones, name, amount in entries(amounts):
@@ -102,14 +96,6 @@ def allocated(node: Node, amounts: Amounts, cpus: CpuSet = 0) -> Node:
         any_cpus = None if any(CPU in bag for bag in amounts.values()) else 0
         observed.append(ObservedContainer(WHOLE_POD, any_cpus, amounts))
     return observe(node, _NO_DEMAND, observed)[0] if observed else node
-
-
-def without_cpus(amounts: Amounts) -> Amounts:
-    """Return the amounts of all other resources."""
-    return {
-        zones: Resources({name: amount for name, amount in bag.items() if name != CPU})
-        for zones, bag in amounts.items()
-    }
 
 
 _NO_DEMAND = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)

@@ -30,7 +30,7 @@ from numalign.model.bitset import union
 from numalign.model.demand import Demand
 from numalign.model.intent import Policy
 from numalign.model.node import Known, MemoryManager, Node
-from numalign.model.resources import EMPTY, Kind, Resources, ZoneId, kind
+from numalign.model.resources import CPU, EMPTY, Kind, Resources, ZoneId, kind
 
 MOST_RECENT = 6
 """How many of the latest pods that came, and that left, may or may not be in a topology yet."""
@@ -109,7 +109,8 @@ def _allocated(node: Node, holding: Sequence[AssignedPod], held: Amounts) -> Nod
         return arithmetic.allocated(node, held)
     some, _ = _recorded(node, (pod for pod in holding if pod.uid not in cpus))
     others, _ = _recorded(node, (pod for pod in holding if pod.uid in cpus))
-    amounts = arithmetic.merged([some, arithmetic.without_cpus(others)])
+    rest = {zones: {name: bag[name] for name in bag if name != CPU} for zones, bag in others.items()}
+    amounts = arithmetic.merged([some, {zones: Resources(bag) for zones, bag in rest.items()}])
     return arithmetic.allocated(node, amounts, union(cpus.values()))
 
 
@@ -164,7 +165,7 @@ def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None
     gone = [pod for pod in info.departed if pod.holds(info.node) and pod.name in sure]
     listing = [pod for pod in gone if not _unlisted(info.node, pod)]
     back, unknown = _recorded(info.node, listing)
-    node = arithmetic.credited(info.node, back)
+    node = arithmetic.moved(info.node, back, 1)
     node, listed = _less_unlisted(node, (pod for pod in holding if pod not in came))
     node, known = _less(node, came)
     node, grouped = _grouped(node, holding)
@@ -192,7 +193,7 @@ def _reported(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float) 
 def _less(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
     """Return the node less what pods hold, in full on every zone if unknown; and whether it was known."""
     held, unknown = _recorded(node, pods)
-    node = arithmetic.debited(node, held)
+    node = arithmetic.moved(node, held, -1)
     for pod in unknown:
         bag = _unknown(node, pod)
         if bag is None:

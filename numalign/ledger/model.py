@@ -132,18 +132,6 @@ class AssignedPod:
         kept = None if due and unknown == due.keys() else PlacementRecord(held, record.source, unknown)
         return replace(self, record=kept, refuted=refuted)
 
-    def observed_as(self, record: PlacementRecord) -> "AssignedPod":
-        """Return the pod as its kubelet reports it, which has admitted it and is authoritative."""
-        return replace(
-            self,
-            stage=Stage.ADMITTED,
-            record=record,
-            guess=None,
-            doubtful=False,
-            unconfirmed=False,
-            refuted=frozenset(),
-        )
-
 
 class Basis(StrEnum):
     """The basis of a node's free amounts, the best first."""

@@ -70,15 +70,6 @@ class _NodeEntry:
     before: tuple[NodeInfo, FreeCapacity] | None = None
     until: float = math.inf
 
-    def relabel(self, node: Node) -> None:
-        """Take a node that differs from this one only in its labels and attributes."""
-        self.node = node
-        self.info = self.info and replace(self.info, node=node)
-        self.free = self.free and _relabelled(self.free, node)
-        if self.before:
-            info, free = self.before
-            self.before = replace(info, node=node), _relabelled(free, node)
-
     def seen(self, pod: AssignedPod) -> PlacementRecord | None:
         """Return what the kubelet recorded for a pod, as far as its agent ever reported it.
 
@@ -143,7 +134,13 @@ class Reservations:
         if entry.node is node and entry.fingerprint == fingerprint:
             return
         if entry.fingerprint == fingerprint and alike(entry.node, node):
-            entry.relabel(node)
+            # Only its labels and attributes are others.
+            entry.node = node
+            entry.info = entry.info and replace(entry.info, node=node)
+            entry.free = entry.free and _relabelled(entry.free, node)
+            if entry.before:
+                info, free = entry.before
+                entry.before = replace(info, node=node), _relabelled(free, node)
             self._call_back(node.name)
             return
         entry.node, entry.fingerprint = node, fingerprint
@@ -483,7 +480,9 @@ class Reservations:
         seen, impossible = entry.reports_on(assigned_pod) if entry.node else (None, frozenset[str]())
         counted = assigned_pod.counted_on(entry.node) if entry.node and not seen else assigned_pod
         if seen:
-            counted = counted.observed_as(seen)
+            # Its kubelet has admitted it, and is authoritative.
+            admitted = replace(assigned_pod, stage=Stage.ADMITTED, doubtful=False, unconfirmed=False)
+            counted = replace(admitted, record=seen, guess=None, refuted=frozenset())
         if impossible:
             counted = replace(counted, refuted=counted.refuted | impossible)
         entry.counted[assigned_pod.uid] = counted

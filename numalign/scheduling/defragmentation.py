@@ -19,6 +19,7 @@ place (pkg/scheduler/framework/preemption). Neither considers zones.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from itertools import islice, permutations
 
 from numalign.cache.batch import Batch
@@ -239,13 +240,14 @@ class _MoverSearch:
     progress: Callable[[str], object]
     effort: Effort
     _as_it_is: Rearrangement = field(init=False)
-    _newcomers: dict[str, Newcomer | None] = field(default_factory=dict)
+    _newcomer: Callable[[str], Newcomer | None] = field(init=False)
     _places: dict[tuple[Question, Constraints], Sequence[str]] = field(default_factory=dict)
     _infeasible: set[str] = field(default_factory=set)
     _unplaced: dict[str, tuple[Resident, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._as_it_is = Rearrangement(self.cluster.reservations, self.cluster.now)
+        self._newcomer = cache(self.cluster.newcomer)
 
     def run(self, names: Sequence[str]) -> Advice:
         demand = self.pod.question.demand
@@ -287,10 +289,10 @@ class _MoverSearch:
 
         And which nodes it may not use, which it may, and the answers of the latter.
         """
-        cache, now = self.cluster.cache, self.cluster.now
-        kept_away = cache.not_eligible(names, pod.constraints, now=now)
+        cluster = self.cluster
+        kept_away = cluster.cache.not_eligible(names, pod.constraints, now=cluster.now)
         open_ = [name for name in names if name not in kept_away]
-        batch = cache.ask(open_, pod.question, now=now, uid=uid)
+        batch = cluster.cache.ask(open_, pod.question, now=cluster.now, uid=uid)
         order = ranks(batch, (Ranking(),)).order(open_)
         return [open_[at] for at in order if batch.admitted[at]], kept_away, open_, batch
 
@@ -412,11 +414,6 @@ class _MoverSearch:
         return Plan(home, prediction, tuple(sorted(moves, key=lambda move: move.after)), site.leaving)
 
     # Places for the pods that move.
-
-    def _newcomer(self, uid: str) -> Newcomer | None:
-        if uid not in self._newcomers:
-            self._newcomers[uid] = self.cluster.newcomer(uid)
-        return self._newcomers[uid]
 
     def _elsewhere(self, pod: Newcomer) -> Sequence[str]:
         key = pod.question, pod.constraints
