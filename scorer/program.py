@@ -22,7 +22,7 @@ from numalign.kube import bindings, live_feed
 from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.client import Api
 from numalign.kube.cluster import Cluster
-from numalign.kube.compose import Background, ClusterProgram, SnapshotSource
+from numalign.kube.compose import Background, ClusterProgram
 from numalign.kube.exporter_metrics import ExporterMetrics
 from numalign.kube.feed import Feed, count_age
 from numalign.kube.lease import Handover
@@ -107,63 +107,51 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         async with self.source(policy, cluster, watched=live_feed.WITH_PODS, pods=pods) as source:
             replica = self._replica(source.api) if source.api else Replica()
             await source.load()
-            return await self._run(state, pods, source, rules, replica=replica, stop=stop)
+            feed, reservations, background = source.feed, state.reservations, replica.background
+            outcomes = Outcomes(
+                state, publish=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
+            )
+            predictions = Predictions(
+                state, publish=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
+            )
+            state.watchers = (outcomes.update_pod, predictions.update_pod)
+            self._count(reservations, feed)
+            context = self._context(state, feed, rules, replica)
+            observers = (pods.caches, outcomes.caches, predictions.caches)
+            caches = (state.caches, feed.caches, *observers, context.calls.caches, context.groups.caches)
+            self.registry.register(CacheSizes(caches))
+            self.registry.register(EvaluatedNodes(state.cache.evaluated))
+            self.registry.register(ExporterMetrics(state.cluster, time.time))
 
-    async def _run(  # noqa: PLR0913  its dependencies
-        self,
-        state: SchedulerState,
-        pods: PodInformer,
-        source: SnapshotSource,
-        rules: RankingRules,
-        *,
-        replica: Replica,
-        stop: Stop,
-    ) -> int:
-        feed, reservations = source.feed, state.reservations
-        outcomes = Outcomes(
-            state, publish=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
-        )
-        predictions = Predictions(
-            state, publish=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
-        )
-        state.watchers = (outcomes.update_pod, predictions.update_pod)
-        self._count(reservations, feed)
-        context = self._context(state, feed, rules, replica)
-        observers = (pods.caches, outcomes.caches, predictions.caches)
-        caches = (state.caches, feed.caches, *observers, context.calls.caches, context.groups.caches)
-        self.registry.register(CacheSizes(caches))
-        self.registry.register(EvaluatedNodes(state.cache.evaluated))
-        self.registry.register(ExporterMetrics(state.cluster, time.time))
+            def lacking() -> str | None:
+                """Return what readiness is waiting for: a first snapshot, and all pods."""
+                return feed.waiting_for() or state.cluster.waiting_for()
 
-        def lacking() -> str | None:
-            """Return what readiness is waiting for: a first snapshot, and all pods."""
-            return feed.waiting_for() or state.cluster.waiting_for()
+            def expire() -> None:
+                """Release the reservations whose pods were not seen bound."""
+                for pod in state.expire():
+                    self.log.warning("reservation.expired", pod="/".join(pod.name))
 
-        def expire() -> None:
-            """Release the reservations whose pods were not seen bound."""
-            for pod in state.expire():
-                self.log.warning("reservation.expired", pod="/".join(pod.name))
-
-        warming = Warming(context, lacking, self.log, time.monotonic, self.sleep)
-        app = application(
-            self.settings,
-            context,
-            log=self.log,
-            registry=self.registry,
-            checks={"snapshot": lacking, "answers": warming.waiting_for, **replica.background.checks},
-            state=partial(_debug_state, state, feed),
-        )
-        tasks: dict[str, BackgroundTask] = {
-            "snapshot": feed.follow,
-            "reservations": partial(_repeat, expire),
-            "records": partial(_repeat, Disbelief(reservations, log=self.log).look),
-            "predictions": partial(_repeat, predictions.look),
-            "cache_refresh": state.work_ahead,
-            "answers": warming.run,
-            **source.tasks,
-            **replica.background.tasks,
-        }
-        return await server.serve(app, self.settings, stop=stop, tasks=tasks, tracer=self.tracer)
+            warming = Warming(context, lacking, self.log, time.monotonic, self.sleep)
+            app = application(
+                settings,
+                context,
+                log=self.log,
+                registry=self.registry,
+                checks={"snapshot": lacking, "answers": warming.waiting_for, **background.checks},
+                state=partial(_debug_state, state, feed),
+            )
+            tasks: dict[str, BackgroundTask] = {
+                "snapshot": feed.follow,
+                "reservations": partial(_repeat, expire),
+                "records": partial(_repeat, Disbelief(reservations, log=self.log).look),
+                "predictions": partial(_repeat, predictions.look),
+                "cache_refresh": state.work_ahead,
+                "answers": warming.run,
+                **source.tasks,
+                **background.tasks,
+            }
+            return await server.serve(app, settings, stop=stop, tasks=tasks, tracer=self.tracer)
 
     def _context(
         self, state: SchedulerState, feed: Feed, rules: RankingRules, replica: Replica
