@@ -14,7 +14,7 @@ from numalign.kube.command_line import FILE, joined
 from numalign.model.intent import Match, Policy, Scope
 from numalign.model.options import Options
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
-from numalign.simulation.zoned_nodes import GPU, GpuNode
+from numalign.simulation.zoned_nodes import GPU
 
 FIRST_SEED = 42
 

@@ -16,7 +16,6 @@ def apply(cache: ClusterCache, change: Change) -> None:
                 cache.nodes.drop(name)
             else:
                 cache.nodes.put(now.node)
-            pass
         case ShapesChanged(shapes, left_out, pools):
             cache.update_shapes(shapes, left_out, pools)
 
