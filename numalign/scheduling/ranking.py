@@ -22,9 +22,8 @@ from numalign.cache.ranking import Measure, Ranking, Ranks, Relative, ranks
 from numalign.decision.scoring import Strategy
 from numalign.kube.decode import label_syntax as shapes
 from numalign.kube.decode.parts import Part
-from numalign.kube.decode.selectors import requirements
 from numalign.kube.files import edited
-from numalign.kube.files.edited import members, only
+from numalign.kube.files.edited import members, only, requirements
 from numalign.model.constraints import Requirement
 from numalign.model.errors import BadInput
 from numalign.model.spelling import closest_word
