@@ -19,7 +19,7 @@ from kubectl_numa.selection import PodSelection
 from numalign.kube import name_completion, selectors
 from numalign.kube.command_line import FILE, Option, for_terminal, from_kubeconfig, joined
 from numalign.model.intent import Match
-from numalign.runtime.spans import seconds
+from numalign.runtime.clock import seconds
 
 
 def choice(*names: str, values: Iterable[StrEnum], default: StrEnum | None = None, help_: str) -> Option:

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from numalign.model.intent import Match
+from numalign.runtime.clock import seconds
 from numalign.runtime.server_settings import ServerSettings, ServingSettings
 from numalign.runtime.settings import Contradiction, Settings
-from numalign.runtime.spans import seconds
 
 # RFC 1123, as Kubernetes asks of the names of nearly everything.
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

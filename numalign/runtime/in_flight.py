@@ -17,7 +17,8 @@ and the calls of one peer begin in turn by namespace.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Self
@@ -85,11 +86,6 @@ class Budget:
     proven: int = 0
     held: dict[Peer, int] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, size: int, *, reserve: bool) -> "Budget":
-        """Return a budget, with a part reserved for proven peers if there can be any."""
-        return cls(size, size // RESERVED if reserve else 0)
-
     def has_room(self, peer: Peer, amount: int) -> bool:
         """Return whether a peer may take this much more."""
         if not self.size:
@@ -136,13 +132,16 @@ class Usage:
         return self.peer._replace(namespace=self.namespace)
 
     def __enter__(self) -> Self:
-        self.load.opened()
+        self.load.open += 1
+        self.load.idle.clear()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.load.calls.take(self.tenant, -self.calls)
         self.load.bytes.take(self.peer, -self.bytes)
-        self.load.closed()
+        self.load.open -= 1
+        if not self.load.open:
+            self.load.idle.set()
 
     def arrived(self, size: int) -> None:
         """Count more bytes of the body; raise `Overloaded` beyond the limit."""
@@ -169,34 +168,25 @@ class Load:
     calls: Budget
     bytes: Budget
     open: int = 0
-    _idle: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    idle: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @classmethod
     def of(cls, limits: Limits) -> "Load":
         """Return an empty load with these limits."""
-        return cls(
-            Budget.of(limits.calls, reserve=limits.reserve), Budget.of(limits.bytes, reserve=limits.reserve)
-        )
+
+        def budget(size: int) -> Budget:
+            return Budget(size, size // RESERVED if limits.reserve else 0)
+
+        return cls(budget(limits.calls), budget(limits.bytes))
 
     def usage(self, peer: Peer) -> Usage:
         """Return the usage of one call of a peer."""
         return Usage(peer, self)
 
-    def opened(self) -> None:
-        """Count an open call."""
-        self.open += 1
-        self._idle.clear()
-
-    def closed(self) -> None:
-        """Count a finished call."""
-        self.open -= 1
-        if not self.open:
-            self._idle.set()
-
     async def none(self) -> None:
         """Wait until no call is open."""
         if self.open:
-            await self._idle.wait()
+            await self.idle.wait()
 
 
 @dataclass(slots=True)
@@ -276,15 +266,23 @@ class BudgetQueue:
     budget: Budget
     _queue: FairQueue = field(default_factory=FairQueue)
 
-    def passing(self, peer: Peer, amount: int) -> "Pass":
-        """Return a context that takes an amount of the budget, when it is this peer's turn."""
-        return Pass(self, peer, amount)
-
-    async def enter(self, peer: Peer, amount: int) -> None:
-        """Take an amount, when it is this peer's turn."""
+    @asynccontextmanager
+    async def passing(self, peer: Peer, amount: int) -> AsyncIterator["Pass"]:
+        """Hold an amount of the budget, when it is this peer's turn."""
         if not self._queue.waiting and self._fits(peer, amount):
             self.budget.take(peer, amount)
-            return
+        else:
+            await self._enter(peer, amount)
+        taken = Pass()
+        try:
+            yield taken
+        finally:
+            if taken.rest:
+                asyncio.get_running_loop().call_later(taken.rest, self._leave, peer, amount)
+            else:
+                self._leave(peer, amount)
+
+    async def _enter(self, peer: Peer, amount: int) -> None:
         place = self._queue.join(peer, amount)
         self._release_next()
         try:
@@ -294,11 +292,10 @@ class BudgetQueue:
                 # Others may have waited behind it.
                 self._release_next()
             else:
-                self.leave(peer, amount)
+                self._leave(peer, amount)
             raise
 
-    def leave(self, peer: Peer, amount: int) -> None:
-        """Give an amount back."""
+    def _leave(self, peer: Peer, amount: int) -> None:
         self.budget.take(peer, -amount)
         self._release_next()
 
@@ -326,19 +323,6 @@ class BudgetQueue:
 
 @dataclass(slots=True)
 class Pass:
-    """An amount of a budget held inside the `async with`, and for `rest` seconds afterwards."""
+    """An amount of a budget is held, for `rest` seconds longer than the `async with`."""
 
-    queue: BudgetQueue
-    peer: Peer
-    amount: int
     rest: float = 0
-
-    async def __aenter__(self) -> Self:
-        await self.queue.enter(self.peer, self.amount)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self.rest:
-            asyncio.get_running_loop().call_later(self.rest, self.queue.leave, self.peer, self.amount)
-        else:
-            self.queue.leave(self.peer, self.amount)

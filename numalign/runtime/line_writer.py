@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -145,18 +145,13 @@ def line_writer(target: str, *, flag: str, lines: Counter, log: Log) -> Iterator
         writer = LineWriter(None if target == STDOUT else Path(target), lines=lines, log=log)
     except OSError as error:
         raise BadInput([Mistake(f"{flag} {target}", f"cannot be written: {error.strerror}")]) from error
-    try:
+    with closing(writer):
         yield writer
-    finally:
-        writer.close()
 
 
 @contextmanager
 def standard_error(registry: CollectorRegistry) -> Iterator[LineWriter]:
     """Provide the writer of a program's log to standard error; closed at the end of the block."""
     lines = Counter(f"{PREFIX}log_lines", "Lines of the log, by result.", ["result"], registry=registry)
-    writer = LineWriter(None, lines=lines, log=None, standard=_STDERR_FD)
-    try:
+    with closing(LineWriter(None, lines=lines, log=None, standard=_STDERR_FD)) as writer:
         yield writer
-    finally:
-        writer.close()

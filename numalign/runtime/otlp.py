@@ -35,8 +35,6 @@ MOST_WAITING = 2048
 TOGETHER = 512
 """Spans that are sent at once."""
 
-EVERY_MS = 2000
-SEND_SECONDS = 5.0
 CLOSING_SECONDS = 2.0
 """The time limit for waiting spans when the program ends."""
 
@@ -44,8 +42,6 @@ LONGEST_TEXT = 256
 """The limit of characters in an attribute."""
 
 MOST_ATTRIBUTES = 24
-
-_PATH = "/v1/traces"
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -155,16 +151,11 @@ def exporting(
         spans.labels(result)
     # `tracing.failed` replaces its messages about a receiver.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    sender = OTLPSpanExporter(f"{endpoint.rstrip('/')}{_PATH}", timeout=SEND_SECONDS)
+    sender = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces", timeout=5.0)
+    service = {SERVICE_NAME: program, SERVICE_VERSION: about.version()}
     provider = TracerProvider(
         ParentBased(TraceIdRatioBased(ratio)),
-        Resource.create(
-            {
-                SERVICE_NAME: program,
-                SERVICE_VERSION: about.version(),
-                SERVICE_INSTANCE_ID: socket.gethostname(),
-            }
-        ),
+        Resource.create({**service, SERVICE_INSTANCE_ID: socket.gethostname()}),
         shutdown_on_exit=False,
         span_limits=SpanLimits(max_span_attributes=MOST_ATTRIBUTES, max_span_attribute_length=LONGEST_TEXT),
     )
@@ -172,7 +163,7 @@ def exporting(
         BatchSpanProcessor(
             CountingExporter(sender, spans, log),
             max_queue_size=MOST_WAITING,
-            schedule_delay_millis=EVERY_MS,
+            schedule_delay_millis=2000,
             max_export_batch_size=TOGETHER,
         )
     )

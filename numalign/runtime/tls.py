@@ -143,25 +143,20 @@ class Keeper:
         )
         self._paths = (*pair.paths, client_ca) if client_ca else pair.paths
         self._stamps = files.stamps(self._paths)
-        self._current = self._adopted(load(pair, now=clock(), client_ca=client_ca))
+        self._load()
         self.context = bare_context(request_certificate=client_ca is not None)
         self.context.sni_callback = self._show
-
-    @property
-    def current(self) -> ServingPair:
-        """The pair for new connections."""
-        return self._current
 
     def reload(self) -> bool:
         """Serve the pair in the files if it is valid, else keep the old one and log why; True if new."""
         try:
-            self._current = self._adopted(load(self.files, now=self._clock(), client_ca=self.client_ca))
+            self._load()
         except BadPair as error:
             self._reloads.labels("refused").inc()
             self._log.error("tls.reload_failed", errors=error.mistakes)
             return False
         self._reloads.labels("loaded").inc()
-        self._log.info("tls.loaded", serial=self._current.serial, expires=self._current.expires)
+        self._log.info("tls.loaded", serial=self.current.serial, expires=self.current.expires)
         return True
 
     async def watch(self, *, every: float, sleep: Sleep = asyncio.sleep) -> None:
@@ -174,16 +169,16 @@ class Keeper:
 
     def trouble(self) -> str | None:
         """Return why clients would reject the current pair, for readiness; None if they would not."""
-        if self._clock() < self._current.expires:
+        if self._clock() < self.current.expires:
             return None
-        return f"the certificate expired at {self._current.expires.isoformat()}"
+        return f"the certificate expired at {self.current.expires.isoformat()}"
 
-    def _adopted(self, pair: ServingPair) -> ServingPair:
-        self._expiry.set(pair.expires.timestamp())
-        return pair
+    def _load(self) -> None:
+        self.current = load(self.files, now=self._clock(), client_ca=self.client_ca)
+        self._expiry.set(self.current.expires.timestamp())
 
     def _show(self, connection: TlsConnection, _name: str | None, _outer: ssl.SSLContext) -> None:
-        connection.context = self._current.context
+        connection.context = self.current.context
 
 
 def _contents(*paths: Path) -> list[bytes]:

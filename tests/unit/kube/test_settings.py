@@ -3,8 +3,8 @@
 import pytest
 
 from numalign.kube.settings import SourceSettings
+from numalign.runtime.clock import seconds
 from numalign.runtime.settings import SettingsError, load
-from numalign.runtime.spans import seconds
 from tests.worlds.notation import table
 
 
