@@ -85,10 +85,7 @@ _NAMED_IN_TRACES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the endpoints need to answer reviews.
-
-    `late_namespaces` is None with a file: a namespace that is not in it does not exist.
-    """
+    """What the endpoints need; without `late_namespaces` a namespace that is not known does not exist."""
 
     known: KnownCluster
     policy: PolicyKeeper
@@ -163,7 +160,6 @@ def application(  # noqa: PLR0913  its dependencies
 
 
 async def _handle(request: web.Request, *, context: Context, name: str) -> web.Response:
-    """Decode, decide, respond; a request that is not a review gets a response with its mistakes."""
     try:
         review = read(_body(request))
     except BadReview as error:
@@ -340,7 +336,6 @@ async def _decided(context: Context, pod: PodQuestion) -> AdmissionDecision:
 
 
 def _validated(review: Review, answer: Allowed | Denied | SkipReason, decision: str = "") -> Outcome:
-    """Return the outcome of a validation, named after the response by default."""
     if isinstance(answer, SkipReason):
         answer, decision = Allowed(), "skipped"
     named = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"

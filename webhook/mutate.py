@@ -140,12 +140,10 @@ def _changes(pod: ReviewedPod, survey: Survey | None, steering: Steering) -> Ite
 
 
 def _gate(pod: ReviewedPod, steering: Steering) -> str | None:
-    """Return the gate that the pod's namespace requests, if a controller lifts gates."""
     return routing.gate(pod.pod["spec"], pod.request) if steering.gates else None
 
 
 def _classes(pod: ReviewedPod, survey: Survey, mode: Mode) -> _Change:
-    """Return the requirement on the pod's node class."""
     operator, classes = Operator.IN, survey.feasible
     if mode is Mode.EXCLUDE:
         operator, classes = Operator.NOT_IN, survey.infeasible
@@ -162,10 +160,7 @@ class Avoidance:
     reader: PodReader
 
     def update_pod(self, pod: Object, *, counted: bool) -> None:
-        """Handle a pod that was added or changed; ignore what cannot be read.
-
-        `counted` is whether it was seen before it ended.
-        """
+        """Handle a pod that was added or changed; `counted` is whether it was seen before it ended."""
         # Nearly all pods are not failed, and there may be a hundred thousand.
         phase = pod["status"].get("phase") if isinstance(pod.get("status"), dict) else None
         if phase != Phase.FAILED:
@@ -195,10 +190,7 @@ def with_avoidance(
     nodes: tuple[str, ...],
     node_labels: Mapping[str, Mapping[str, str]],
 ) -> Allowed | Patched:
-    """Return the response about a pod, extended to avoid these nodes if the pod requests alignment.
-
-    `node_labels` are the labels of every node.
-    """
+    """Return the response about a pod, extended to avoid these nodes if the pod requests alignment."""
     if not nodes or not pod.request.requests_alignment:
         return answer
     before = answer.operations if isinstance(answer, Patched) else ()

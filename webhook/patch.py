@@ -210,7 +210,6 @@ def _implies(written: Expression, requirement: Requirement) -> bool:
 
 
 def _add_preferred(spec: Mapping[str, object], term: Json) -> Iterator[Operation]:
-    """Add a preferred term, unless it exists."""
     terms: object = spec
     for step in _PREFERRED:
         terms = terms.get(step) if isinstance(terms, dict) else None

@@ -45,10 +45,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
     settled: Callable[[], object] = lambda: None
 
     async def serve(self, stop: Stop) -> int:
-        """Serve until stopped; return the exit code.
-
-        Raise `BadPolicy`, `BadInput` and `ClusterError` for errors before anything is served.
-        """
+        """Serve until stopped; before that, raise `BadPolicy`, `BadInput` and `ClusterError`."""
         settings, log, registry = self.settings, self.log, self.registry
         policy, reader = self.policy(), PodReader(settings.policy_match)
         avoidance = Avoidance(RecentRefusals(clock=time.monotonic, wall=time.time), reader)

@@ -149,10 +149,7 @@ class Patched(_Notes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied(_Notes):
-    """Denied, with the reason: the first sentence of the message is the decisive one.
-
-    The message is cut after 900 characters, at the end of a sentence if one is near.
-    """
+    """Denied; the first sentence of the message is the decisive one, and it is cut after 900 characters."""
 
     reason: StatusReason
     message: str
@@ -160,10 +157,7 @@ class Denied(_Notes):
 
 
 def read(body: bytes) -> Review:
-    """Return the request of the API server; raise `BadReview` with all mistakes.
-
-    Null counts as absent, as in the API server's own decoder.
-    """
+    """Return the request; raise `BadReview` with all mistakes. Null counts as absent, as in API servers."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -228,7 +222,6 @@ def _object(part: Part) -> dict[str, Any]:
 
 
 def _names(part: Part, last: str) -> tuple[str, str, str]:
-    """Return group, version and one more name."""
     if not _is_object(part.required()):
         return "", "", ""
     return part["group"].text(), part["version"].required().text(), part[last].required().text()

@@ -104,10 +104,7 @@ class Workload:
 def workload(
     review: Review, policy: EffectivePolicy, *, reader: PodReader, server: int
 ) -> Steps[Workload | SkipReason]:
-    """Read the workload under review, one template per step, or return why it is skipped.
-
-    Of an update, only the templates that it changes count.
-    """
+    """Read the templates that a review adds or changes, one per step, or return why it is skipped."""
     group_kind, extra = (review.kind.group, review.kind.kind), policy.policy.templates
     if group_kind == templates.POD:
         return SkipReason.KIND
@@ -166,10 +163,7 @@ def _requests(
     *,
     has_policy: bool,
 ) -> Steps[Workload | None]:
-    """Return what the templates request; None if they request nothing.
-
-    `before` are the templates before an update.
-    """
+    """Return what the templates request, None if nothing; `before` are those before an update."""
     # A controller may have written it: its owner's, or one that suspends and resumes it. Most kinds of
     # Kubeflow have that field in `runPolicy`.
     specs = [inner(raw, "spec") for raw in (review.old, review.object)]
@@ -252,7 +246,6 @@ def _final_refusals(
 
 
 def _tolerant(pod: PodQuestion) -> PodQuestion:
-    """Return the same question for a pod that tolerates every taint."""
     return replace(pod, constraints=replace(pod.constraints, tolerations=ANYWHERE.tolerations))
 
 

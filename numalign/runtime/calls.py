@@ -81,7 +81,6 @@ async def called(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Return the handler's answer; any error becomes a short answer."""
     state = request.app[SERVER_STATE]
     try:
         return await handler(request)

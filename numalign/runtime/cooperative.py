@@ -107,10 +107,7 @@ class WorkQueue:
 
 @dataclass(slots=True)
 class CallWork:
-    """The work on one call; `began` is when its turn did, in seconds of `time.perf_counter`.
-
-    Its first turn begins at once: most calls need no other.
-    """
+    """The work on one call; `began` is when its turn did, in seconds of `time.perf_counter`."""
 
     queue: WorkQueue
     tenant: Tenant

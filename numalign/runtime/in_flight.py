@@ -75,10 +75,7 @@ class Peer(NamedTuple):
 
 @dataclass(slots=True)
 class Budget:
-    """A limited amount, and how much each peer holds; a size of 0 sets no limit.
-
-    `reserved` of it is only for proven peers.
-    """
+    """A limited amount, held by peers; a size of 0 sets no limit, `reserved` of it is for proven peers."""
 
     size: int
     reserved: int = 0
@@ -114,10 +111,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Usage:
-    """One call from its headers to its answer: what has arrived, and whether it is being handled.
-
-    It counts inside the `with`; at the end it gives back what it held.
-    """
+    """One call from its headers to its answer; at the end of the `with` it gives back what it holds."""
 
     peer: Peer
     load: "Load"
@@ -191,10 +185,7 @@ class Load:
 
 @dataclass(slots=True)
 class FairQueue:
-    """The waiting calls with their amounts, by peer: proven ones first, then one caller after the other.
-
-    Those of one caller are in turn by namespace.
-    """
+    """Waiting calls with their amounts: proven peers first, then one caller and namespace after the other."""
 
     waiting: dict[Peer, dict[Peer, deque[tuple[asyncio.Future[None], int]]]] = field(default_factory=dict)
 
@@ -231,10 +222,7 @@ class FairQueue:
 
 @dataclass(slots=True)
 class Turns:
-    """Starts a limited amount in each round of the event loop, so that other tasks run in between.
-
-    A single larger amount starts alone.
-    """
+    """Starts a limited amount in each round of the event loop; a single larger amount starts alone."""
 
     size: int = 1
     _queue: FairQueue = field(default_factory=FairQueue)

@@ -88,7 +88,6 @@ class LineWriter:
         return os.open(self._path, _FLAGS, _MODE) if self._path else self._standard
 
     def _write_all(self) -> None:
-        """Run the thread until the file is closed."""
         lines: list[bytes | None] = [b""]
         while lines[-1] is not None:
             # At least one line, and others that are there already; None is the end.
@@ -137,10 +136,7 @@ class LineWriter:
 
 @contextmanager
 def line_writer(target: str, *, flag: str, lines: Counter, log: Log) -> Iterator[LineWriter]:
-    """Provide a writer to a path, or to standard output for `-`; closed at the end of the block.
-
-    Raise `BadInput` with the flag of the path if the file cannot be opened.
-    """
+    """Provide a writer to a path, or to standard output for `-`; raise `BadInput` if it cannot be opened."""
     try:
         writer = LineWriter(None if target == STDOUT else Path(target), lines=lines, log=log)
     except OSError as error:

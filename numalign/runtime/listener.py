@@ -196,7 +196,6 @@ class HttpConnection(web.RequestHandler):
         self._listener.connections.serve(self)
 
     def _resume_reading(self) -> None:
-        """Process what arrived meanwhile, and continue reading."""
         early, self._early = self._early, b""
         if self.transport is not None:
             self.transport.resume_reading()
@@ -280,7 +279,6 @@ class Listener:
             asyncio.get_running_loop().add_reader(self.opened, self._accept)
 
     def _set_up_some(self) -> None:
-        """Set up some connections, and the next ones in the next round."""
         loop, some = asyncio.get_running_loop(), HANDSHAKES_AT_ONCE if self.context else SET_UP_AT_ONCE
         while some and (connection := self.accepted.next()):
             task = loop.create_task(self._set_up(connection))

@@ -35,10 +35,7 @@ _FIELDS = "numalign_fields"
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The destination of events; pass it on, or pass on a `bound` one with more fields.
-
-    The names `time`, `level` and `event` are reserved: fields with these names are not shown.
-    """
+    """The destination of events; `fields` are on every line, except any named `time`, `level`, `event`."""
 
     logger: logging.Logger
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -154,8 +151,6 @@ def adopt_libraries(log: Log) -> None:
 
 
 class _LineHandler(logging.Handler):
-    """Passes each formatted line on."""
-
     def __init__(self, write: Callable[[bytes], None]) -> None:
         super().__init__()
         self._write = write

@@ -81,10 +81,7 @@ class MetricsPage:
 
 @dataclass(frozen=True, slots=True)
 class CacheSizes(Collector):
-    """The size of every cache at the time of a scrape, which shows how close it is to its limit.
-
-    Each of `caches` returns caches by name, which may differ each time.
-    """
+    """The size of every cache at a scrape; each of `caches` returns those that exist then, by name."""
 
     caches: tuple[Callable[[], Caches], ...]
 

@@ -22,10 +22,7 @@ _AT_ONCE = 4096
 
 
 def is_too_deep(text: bytes, above: int = 0) -> bool:
-    """Return whether objects and arrays of a text in JSON are nested deeper than DEEPEST.
-
-    The text begins at the level `above`, and may be cut off anywhere.
-    """
+    """Return whether JSON, or a part of it that begins at level `above`, is nested deeper than DEEPEST."""
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     # Without the strings that contain no bracket, few quotes remain, and every second part is in quotes.
     marks = plain.translate(None, _OTHERS).replace(b'""', b"")

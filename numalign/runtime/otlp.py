@@ -54,8 +54,6 @@ class SpanResult(StrEnum):
 
 
 class _Recorded:
-    """A recorded span."""
-
     __slots__ = ("_span",)
 
     def __init__(self, span: Span) -> None:

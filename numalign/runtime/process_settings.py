@@ -21,10 +21,7 @@ METRICS_PORT = "metrics_port"
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """An address to listen on, and the names of its settings; port 0 takes any free one.
-
-    `bind_name` is empty if the address cannot be configured.
-    """
+    """An address to listen on, and the names of its settings, or ""; port 0 takes any free one."""
 
     bind: str
     port: int

@@ -161,7 +161,6 @@ def health_application(app: web.Application) -> web.Application:
 
 
 def _plain(value: object) -> object:
-    """Return a value that JSON does not support as one that it does."""
     match value:
         case Mapping():
             return dict(value)
@@ -232,10 +231,7 @@ async def answer(
     tasks: Mapping[str, BackgroundTask] = NONE,
     grace: float = LAST_SECONDS,
 ) -> int:
-    """Answer calls at a socket until stopped, without health and metrics: for a program in a terminal.
-
-    The exit code is 0, or 1 if one of the `tasks` beside it failed.
-    """
+    """Answer calls until stopped, without health and metrics; return 1 if one of the `tasks` failed."""
     state = app[SERVER_STATE]
     async with answering(app, called, grace=grace), _running(tasks, log=state.log, stop=stop) as failed:
         await stop.asked.wait()
@@ -247,7 +243,6 @@ async def answer(
 async def _served(
     app: web.Application, listener: Callable[..., Listener], *, grace: float
 ) -> AsyncIterator[None]:
-    """Serve an application with a listener; at the end wait for its calls."""
     state = app[SERVER_STATE]
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=min(grace, LAST_SECONDS))
     await runner.setup()
@@ -270,10 +265,7 @@ def renew(app: web.Application) -> None:
 
 @contextlib.contextmanager
 def opened(address: ListenAddress) -> Iterator[socket.socket]:
-    """Provide a socket at an address: only one, so that a free port is taken only once.
-
-    Raise `CannotListen`.
-    """
+    """Provide one socket at an address, so that a free port is taken only once; raise `CannotListen`."""
     everywhere = address.bind == EVERYWHERE
     both = everywhere and socket.has_dualstack_ipv6()
     place = ("" if everywhere else address.bind, address.port)

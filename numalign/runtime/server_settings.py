@@ -36,10 +36,7 @@ OtlpEndpoint = Annotated[str, AfterValidator(_endpoint)]
 
 @dataclass(frozen=True, slots=True)
 class CallsPort:
-    """Where calls are answered, and with which certificate; without a `pair` in plain HTTP.
-
-    The pair's files are checked for changes every `reload_seconds`; 0 never does.
-    """
+    """Where calls are answered: in plain HTTP without a `pair`, whose files are checked now and then."""
 
     address: ListenAddress
     pair: PairFiles | None = None

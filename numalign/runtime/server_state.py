@@ -52,11 +52,7 @@ class Counters:
 
 @dataclass(slots=True)
 class ServerState:
-    """The current state of one server.
-
-    `checks` are the readiness checks by name, `debug` returns what `/debug/state` shows. All metrics of the
-    server are declared in the registry when this is created.
-    """
+    """The state of one server: its readiness `checks` by name, what `debug` shows, load and metrics."""
 
     log: Log
     registry: CollectorRegistry

@@ -112,7 +112,6 @@ def _unknown_words(
 
 
 def _unknown(name: str, names: Collection[str], renamed: Mapping[str, str]) -> str:
-    """Return what is wrong with an unknown name."""
     if name in renamed:
         return f"was renamed: use {renamed[name]}"
     return f"is not known{did_you_mean(name, names)}"

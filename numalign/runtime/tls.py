@@ -98,10 +98,7 @@ def load(pair: PairFiles, *, now: datetime, client_ca: Path | None = None) -> Se
 
 
 def bare_context(*, request_certificate: bool = False) -> ssl.SSLContext:
-    """Return a server's context without a certificate: TLS 1.2 or later, HTTP/1.1 only.
-
-    With `request_certificate`, callers are asked for a certificate, which is optional.
-    """
+    """Return a context without a certificate: TLS 1.2 or later, HTTP/1.1; callers may have to show one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -111,10 +108,7 @@ def bare_context(*, request_certificate: bool = False) -> ssl.SSLContext:
 
 
 class Keeper:
-    """Holds the pair for new connections; `context` is that of the listening server.
-
-    `files` are those of the pair, and `client_ca` is the CA for callers.
-    """
+    """Holds the pair for new connections; `context` is that of the listening server."""
 
     def __init__(
         self,
