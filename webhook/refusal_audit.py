@@ -7,11 +7,10 @@ controls a terminal.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate, islice, takewhile
-from types import MappingProxyType
 
 from numalign.kube.decode.parts import Part
 from numalign.runtime.clock import Clock
@@ -22,23 +21,6 @@ LONGEST_LINE = 4096
 
 MOST_OWNERS_READ = 16
 """Most owner references that are read of one object; nearly all have one."""
-
-_LONGEST: Mapping[str, int] = MappingProxyType(
-    {
-        "uid": 128,
-        "webhook": 32,
-        "user": 512,
-        "namespace": 256,
-        "kind": 128,
-        "name": 512,
-        "owner": 640,
-        "level": 32,
-        "policy": 32,
-        "state": 32,
-        "reason": 1024,
-    }
-)
-"""Most bytes of each text as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +40,22 @@ def line(review: Review, webhook: str, denied: Denied, *, nodes: int, now: datet
     metadata = Part(review.object)["metadata"]
     owners = islice(metadata["ownerReferences"].elements(), MOST_OWNERS_READ)
     owner = next((owner for owner in owners if owner["controller"].value is True), None)
+    # Most bytes of each text as JSON.
     texts = {
-        "uid": review.uid,
-        "webhook": webhook,
-        "user": review.username,
-        "namespace": review.namespace,
-        "kind": review.kind.kind,
-        "name": review.name or metadata["name"].text() or metadata["generateName"].text(),
-        "owner": f"{owner['kind'].text()}/{owner['name'].text()}" if owner else "",
-        "level": denied.audit.get("level", ""),
-        "policy": denied.audit.get("policy", ""),
-        "state": denied.audit.get("state", denied.audit["verdict"]),
-        "reason": denied.message,
+        "uid": (review.uid, 128),
+        "webhook": (webhook, 32),
+        "user": (review.username, 512),
+        "namespace": (review.namespace, 256),
+        "kind": (review.kind.kind, 128),
+        "name": (review.name or metadata["name"].text() or metadata["generateName"].text(), 512),
+        "owner": (f"{owner['kind'].text()}/{owner['name'].text()}" if owner else "", 640),
+        "level": (denied.audit.get("level", ""), 32),
+        "policy": (denied.audit.get("policy", ""), 32),
+        "state": (denied.audit.get("state", denied.audit["verdict"]), 32),
+        "reason": (denied.message, 1024),
     }
     moment = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    cut = {name: cut_to(text, _LONGEST[name]) for name, text in texts.items()}
+    cut = {name: cut_to(text, most) for name, (text, most) in texts.items()}
     shown = {"time": moment, **cut, "dry_run": review.dry_run, "nodes": nodes}
     return json.dumps(shown, separators=(",", ":")).encode("ascii")
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from http import HTTPStatus
 from itertools import accumulate
-from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -338,7 +337,9 @@ def encode(uid: str, answer: Allowed | Patched | Denied) -> bytes:
             for mistake in answer.causes[:CAUSES]
         ]
         response["status"] = {
-            "code": _CODES[answer.reason],
+            "code": HTTPStatus.FORBIDDEN
+            if answer.reason is StatusReason.FORBIDDEN
+            else HTTPStatus.UNPROCESSABLE_ENTITY,
             "reason": answer.reason,
             "message": _shown(answer.message),
             **({"details": {"causes": causes}} if causes else {}),
@@ -390,7 +391,3 @@ _CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 _CUT_WORD = re.compile(r"\s\S*\Z")
-
-_CODES = MappingProxyType(
-    {StatusReason.FORBIDDEN: HTTPStatus.FORBIDDEN, StatusReason.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY}
-)

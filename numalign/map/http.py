@@ -33,7 +33,7 @@ from numalign.map.views import FleetQuery, Visible, WhatIfResult
 from numalign.map.what_if import MOST_REPLICAS, WhatIf
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import calls
-from numalign.runtime.limits import Limits, Timeouts
+from numalign.runtime.in_flight import Limits, Timeouts
 from numalign.runtime.logs import Log
 
 LIMITS = Limits(calls=512, bytes=16 * 1024**2, body=1024**2, connections=1024)

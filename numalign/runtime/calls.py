@@ -19,8 +19,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from numalign.runtime.cooperative import CALL, CallWork, Tenant
-from numalign.runtime.in_flight import HUGE, LARGE, LEAST, LONGEST_REST, Overloaded, Peer, Usage
-from numalign.runtime.limits import LONG, Slow
+from numalign.runtime.in_flight import HUGE, LARGE, LEAST, LONG, LONGEST_REST, Overloaded, Peer, Slow, Usage
 from numalign.runtime.listener import HttpConnection
 from numalign.runtime.server_state import SERVER_STATE
 

@@ -22,8 +22,7 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from numalign.runtime.connections import AcceptedQueue, ConnectionTable
-from numalign.runtime.in_flight import Peer
-from numalign.runtime.limits import Slow
+from numalign.runtime.in_flight import Peer, Slow
 from numalign.runtime.server_state import ServerState
 
 BACKLOG = 1024

@@ -36,7 +36,7 @@ from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import calls, logs
 from numalign.runtime.clock import Clock, Sleep, utc_now
 from numalign.runtime.connections import ConnectionTable
-from numalign.runtime.limits import Limits, Timeouts
+from numalign.runtime.in_flight import Limits, Timeouts
 from numalign.runtime.listener import Listener
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX

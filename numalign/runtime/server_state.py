@@ -9,8 +9,18 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from numalign.runtime.connections import ConnectionTable
 from numalign.runtime.cooperative import WorkQueue
-from numalign.runtime.in_flight import ROUND, TOGETHER, Budget, BudgetQueue, Load, ShedReason, Turns
-from numalign.runtime.limits import Limits, Slow, Timeouts
+from numalign.runtime.in_flight import (
+    ROUND,
+    TOGETHER,
+    Budget,
+    BudgetQueue,
+    Limits,
+    Load,
+    ShedReason,
+    Slow,
+    Timeouts,
+    Turns,
+)
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, MetricsPage
 from numalign.runtime.tls import Keeper

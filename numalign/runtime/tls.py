@@ -33,8 +33,6 @@ from numalign.runtime.clock import Clock, Sleep, utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
-TlsConnection = ssl.SSLSocket | ssl.SSLObject
-
 
 class BadPair(BadInput):
     """Raised when a certificate and its key cannot be served; each mistake names its file."""
@@ -46,11 +44,6 @@ class PairFiles:
 
     cert: Path
     key: Path
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files."""
-        return self.cert, self.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +128,7 @@ class Keeper:
             ["result"],
             registry=registry,
         )
-        self._paths = (*pair.paths, client_ca) if client_ca else pair.paths
+        self._paths = [path for path in (pair.cert, pair.key, client_ca) if path]
         self._stamps = files.stamps(self._paths)
         self._load()
         self.context = bare_context(request_certificate=client_ca is not None)
@@ -171,7 +164,7 @@ class Keeper:
         self.current = load(self.files, now=self._clock(), client_ca=self.client_ca)
         self._expiry.set(self.current.expires.timestamp())
 
-    def _show(self, connection: TlsConnection, _name: str | None, _outer: ssl.SSLContext) -> None:
+    def _show(self, connection: ssl.SSLSocket | ssl.SSLObject, *_: object) -> None:
         connection.context = self.current.context
 
 

@@ -15,7 +15,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from numalign.runtime import calls, server
-from numalign.runtime.limits import Limits, Timeouts
+from numalign.runtime.in_flight import Limits, Timeouts
 from numalign.runtime.server_settings import ServerSettings
 from numalign.runtime.server_state import Check, DebugState
 from numalign.runtime.tls import PairFiles

@@ -12,6 +12,7 @@ from numalign.runtime.in_flight import (
     RESERVED,
     Budget,
     BudgetQueue,
+    Limits,
     Load,
     Overloaded,
     Peer,
@@ -19,7 +20,6 @@ from numalign.runtime.in_flight import (
     Turns,
     Usage,
 )
-from numalign.runtime.limits import Limits
 from tests.worlds.notation import table
 
 A, B, C = (Peer(name) for name in "abc")

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from numalign.runtime import listener, server
-from numalign.runtime.limits import Timeouts
+from numalign.runtime.in_flight import Timeouts
 from numalign.runtime.server_state import SERVER_STATE
 from numalign.runtime.tls import PairFiles
 from tests.worlds.http_sites import Caller, HttpSite, Mint, Trust, calling, client, until, with_pair

@@ -23,7 +23,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numalign.runtime import server
-from numalign.runtime.limits import Timeouts
+from numalign.runtime.in_flight import Timeouts
 from numalign.runtime.server_settings import ServingSettings
 from numalign.runtime.tls import PairFiles
 from tests.worlds.http_sites import (
