@@ -19,8 +19,7 @@ from numalign.kube import access
 from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError
 from numalign.runtime import sources
-from numalign.runtime.process_settings import EVERYWHERE
-from numalign.runtime.settings import from_command_line
+from numalign.runtime.settings import EVERYWHERE, from_command_line
 
 PROGRAM = "numalign-agent"
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from pydantic import Field
 
 from agent.options import Publish
-from numalign.runtime.process_settings import ProcessSettings
-from numalign.runtime.settings import Contradiction, Settings
+from numalign.runtime.settings import Contradiction, ProcessSettings, Settings
 
 
 class KubeletSettings(Settings):

@@ -7,9 +7,8 @@ from pathlib import Path
 from pydantic import Field
 
 from numalign.map.access import REVIEW_SECONDS
-from numalign.runtime.process_settings import ListenAddress
 from numalign.runtime.server_settings import CallsPort, ServingSettings
-from numalign.runtime.settings import Contradiction
+from numalign.runtime.settings import Contradiction, ListenAddress
 from numalign.runtime.tls import PairFiles
 
 RELOAD_SECONDS = 10.0

@@ -34,8 +34,8 @@ from numalign.model.errors import BadInput, Mistake
 from numalign.model.intent import Match
 from numalign.runtime import server
 from numalign.runtime.logs import Log
-from numalign.runtime.process_settings import ListenAddress
 from numalign.runtime.server import BackgroundTask, Stop
+from numalign.runtime.settings import ListenAddress
 from numalign.scheduling.scheduler_state import SchedulerState
 
 LOOPBACK = "127.0.0.1"

@@ -336,10 +336,9 @@ def encode(uid: str, answer: Allowed | Patched | Denied) -> bytes:
             }
             for mistake in answer.causes[:CAUSES]
         ]
+        forbidden = answer.reason is StatusReason.FORBIDDEN
         response["status"] = {
-            "code": HTTPStatus.FORBIDDEN
-            if answer.reason is StatusReason.FORBIDDEN
-            else HTTPStatus.UNPROCESSABLE_ENTITY,
+            "code": HTTPStatus.FORBIDDEN if forbidden else HTTPStatus.UNPROCESSABLE_ENTITY,
             "reason": answer.reason,
             "message": _shown(answer.message),
             **({"details": {"causes": causes}} if causes else {}),

@@ -40,9 +40,9 @@ from numalign.runtime.in_flight import Limits, Timeouts
 from numalign.runtime.listener import Listener
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.runtime.process_settings import EVERYWHERE, ListenAddress
 from numalign.runtime.server_settings import ServingSettings
 from numalign.runtime.server_state import SERVER_STATE, Check, DebugState, ServerState
+from numalign.runtime.settings import EVERYWHERE, ListenAddress
 from numalign.runtime.tls import BadPair, Keeper
 from numalign.runtime.tracing import Tracer
 

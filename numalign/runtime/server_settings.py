@@ -13,8 +13,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from numalign.runtime.in_flight import Limits
-from numalign.runtime.process_settings import BIND, METRICS_PORT, ListenAddress, ProcessSettings
-from numalign.runtime.settings import Contradiction
+from numalign.runtime.settings import BIND, METRICS_PORT, Contradiction, ListenAddress, ProcessSettings
 from numalign.runtime.tls import PairFiles
 
 PORT = "port"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import yaml
 
 from numalign.runtime import settings
-from numalign.runtime.process_settings import ProcessSettings
+from numalign.runtime.settings import ProcessSettings
 from tools.clusters import builds
 
 S = TypeVar("S", bound=ProcessSettings)

@@ -4,7 +4,7 @@ from typing import Any
 
 from agent.settings import AgentSettings
 from controller.settings import ControllerSettings
-from numalign.runtime.process_settings import ProcessSettings
+from numalign.runtime.settings import ProcessSettings
 from scorer.settings import ScorerSettings
 from tools.generate.manifests import Installation
 from webhook.settings import WebhookSettings

@@ -20,7 +20,7 @@ from numalign.kube.decode import shapes, templates
 from numalign.kube.files import policy
 from numalign.model.intent import Gate, Heal, not_a_scheduler
 from numalign.runtime import settings, sources
-from numalign.runtime.process_settings import ProcessSettings
+from numalign.runtime.settings import ProcessSettings
 from numalign.scheduling import ranking
 from scorer.settings import ReserveAt, ScorerSettings
 from tools.generate.manifests import CHART, DEPLOY

@@ -21,7 +21,7 @@ from numalign.map.http import MapService
 from numalign.map.state import MapState
 from numalign.model.intent import Match
 from numalign.runtime import logs, server
-from numalign.runtime.process_settings import ListenAddress
+from numalign.runtime.settings import ListenAddress
 from numalign.scheduling.scheduler_state import SchedulerState
 
 Json = dict[str, Any]
