@@ -23,8 +23,7 @@ from numalign.lru import Caches
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
-_MOST_PROBLEMS_LOGGED = 20
-"""Of new problems, together."""
+_MOST_PROBLEMS_LOGGED = 20  # Of new problems, together.
 
 
 class KnownCluster:

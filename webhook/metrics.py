@@ -35,14 +35,11 @@ from numalign.runtime.metrics import PREFIX, not_answered
 from webhook.known_cluster import KnownCluster
 from webhook.mutate import PLACERS
 
-LOOK_SECONDS = 1.0
-"""How often to check whether the rules have changed."""
-
+LOOK_SECONDS = 1.0  # How often to check whether the rules have changed.
 SHARE = 4
 """The pause as a multiple of the work: namespaces may change all the time, and all pods are counted again."""
 
-UNNAMED = ""
-"""The label for all namespaces that are not named; no namespace can have this name."""
+UNNAMED = ""  # The label for all namespaces that are not named; no namespace can have this name.
 
 
 _BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 2.5)

@@ -42,11 +42,8 @@ UNSTEERED = "unsteered"
 CLASSES, SCHEDULER, GATE, KEPT = "classes", "scheduler", "gate", "do-not-disrupt"
 """The audit annotations of what was written."""
 
-PLACERS = (SCHEDULER, GATE)
-"""Those for what places the pod."""
-
-AVOIDED = "avoided"
-"""The audit annotation with the nodes that a pod should avoid."""
+PLACERS = (SCHEDULER, GATE)  # Those for what places the pod.
+AVOIDED = "avoided"  # The audit annotation with the nodes that a pod should avoid.
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,7 @@ Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json]"
 # The highest weight in Kubernetes: the owner requests alignment explicitly.
 WEIGHT = 100
 
-LONGEST_PATCH = 2**19
-"""Bytes of a patch; an API server stores no object of more than about 1.5 MiB."""
-
+LONGEST_PATCH = 2**19  # Bytes of a patch; an API server stores no object of more than about 1.5 MiB.
 _REQUIRED = ("affinity", "nodeAffinity", scheduling.REQUIRED)
 _PREFERRED = ("affinity", "nodeAffinity", scheduling.PREFERRED)
 

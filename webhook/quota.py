@@ -24,12 +24,8 @@ from webhook.review import MESSAGE_PREFIX, Allowed, Denied, Review, StatusReason
 RECENT_SECONDS = 5.0
 """How long an admitted pod counts that the watch does not show: it shows nearly all within a second."""
 
-LONGEST_NAME = 253
-"""The limit of characters in the name of a pod (k8s.io/apimachinery, IsDNS1123Subdomain)."""
-
-OVER_QUOTA = "over-quota"
-"""The state in the audit annotations of a denied pod."""
-
+LONGEST_NAME = 253  # The limit of characters in the name of a pod (k8s.io/apimachinery, IsDNS1123Subdomain).
+OVER_QUOTA = "over-quota"  # The state in the audit annotations of a denied pod.
 _ADVICE = (
     "Delete pods that are not needed, or ask your platform team for a higher limit: the label"
     f" {EXCLUSIVE_CPUS} of the namespace, or exclusiveCPUs in the policy file."

@@ -16,11 +16,8 @@ from numalign.kube.decode.parts import Part
 from numalign.runtime.clock import Clock
 from webhook.review import Denied, Review
 
-LONGEST_LINE = 4096
-"""Bytes with the line break: what a pipe accepts atomically (PIPE_BUF on Linux, pipe(7))."""
-
-MOST_OWNERS_READ = 16
-"""Most owner references that are read of one object; nearly all have one."""
+LONGEST_LINE = 4096  # Bytes with the line break: what a pipe accepts atomically (PIPE_BUF on Linux, pipe(7)).
+MOST_OWNERS_READ = 16  # Most owner references that are read of one object; nearly all have one.
 
 
 @dataclass(frozen=True, slots=True)

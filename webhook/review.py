@@ -43,14 +43,10 @@ CAUSES = 32
 WARNING = 256
 WARNINGS = 4096
 
-AUDIT = 1000
-"""Most characters of one audit annotation."""
-
+AUDIT = 1000  # Most characters of one audit annotation.
 MESSAGE_PREFIX = "numalign"
 
-LONGEST_WARNING = 120
-"""Most characters of a warning, as Kubernetes recommends for webhooks."""
-
+LONGEST_WARNING = 120  # Most characters of a warning, as Kubernetes recommends for webhooks.
 LONGEST_SHOWN = 256
 """Most characters of a denial that is shown as a warning, and of a warning with a location; the API server
 may cut longer ones."""

@@ -45,8 +45,7 @@ from webhook.review import (
     refused,
 )
 
-Decide = Callable[[PodQuestion], AdmissionDecision]
-"""Decides about a pod in the current state."""
+Decide = Callable[[PodQuestion], AdmissionDecision]  # Decides about a pod in the current state.
 
 # A warning must have room for its reason after the location.
 _LONGEST_PLACE = 56

@@ -5,11 +5,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-Clock = Callable[[], datetime]
-"""Returns the time of day with its time zone."""
-
-Sleep = Callable[[float], Awaitable[None]]
-"""Waits for a number of seconds."""
+Clock = Callable[[], datetime]  # Returns the time of day with its time zone.
+Sleep = Callable[[float], Awaitable[None]]  # Waits for a number of seconds.
 
 
 SKEW_SECONDS = 300.0

@@ -20,17 +20,10 @@ from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 
-STDOUT = "-"
-"""In place of a path: standard output."""
-
-MOST_WAITING = 1024
-"""The limit of queued lines; at 4 KiB a line that is 4 MiB."""
-
-TOGETHER = 64
-"""Lines that are written at once."""
-
-CLOSING_SECONDS = 2.0
-"""The time limit for waiting lines when the program ends."""
+STDOUT = "-"  # In place of a path: standard output.
+MOST_WAITING = 1024  # The limit of queued lines; at 4 KiB a line that is 4 MiB.
+TOGETHER = 64  # Lines that are written at once.
+CLOSING_SECONDS = 2.0  # The time limit for waiting lines when the program ends.
 
 # A full pipe, or one without a reader, is an error, not a reason to wait.
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC

@@ -17,8 +17,7 @@ _BRACKETS = b'[]{}"'
 _OTHERS = bytes(set(range(256)).difference(_BRACKETS))
 _STEPS = bytes.maketrans(b"[{]}", bytes([1, 1, 0xFF, 0xFF]))
 """One level deeper or, as a signed byte, less deep."""
-_AT_ONCE = 4096
-"""Brackets that are counted before a look at whether they are too deep already."""
+_AT_ONCE = 4096  # Brackets that are counted before a look at whether they are too deep already.
 
 
 def is_too_deep(text: bytes, above: int = 0) -> bool:

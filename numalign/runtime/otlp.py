@@ -29,18 +29,10 @@ from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.runtime.tracing import CallSpan, SpanAttributes, is_current
 
-MOST_WAITING = 2048
-"""The limit of queued spans; with all attributes a span takes a few KB."""
-
-TOGETHER = 512
-"""Spans that are sent at once."""
-
-CLOSING_SECONDS = 2.0
-"""The time limit for waiting spans when the program ends."""
-
-LONGEST_TEXT = 256
-"""The limit of characters in an attribute."""
-
+MOST_WAITING = 2048  # The limit of queued spans; with all attributes a span takes a few KB.
+TOGETHER = 512  # Spans that are sent at once.
+CLOSING_SECONDS = 2.0  # The time limit for waiting spans when the program ends.
+LONGEST_TEXT = 256  # The limit of characters in an attribute.
 MOST_ATTRIBUTES = 24
 _PROPAGATOR = TraceContextTextMapPropagator()
 

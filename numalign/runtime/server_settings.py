@@ -16,9 +16,7 @@ from numalign.runtime.in_flight import Limits
 from numalign.runtime.settings import BIND, METRICS_PORT, Contradiction, ListenAddress, ProcessSettings
 from numalign.runtime.tls import PairFiles
 
-PORT = "port"
-"""The name of the port for calls, which opens after that for health and metrics."""
-
+PORT = "port"  # The name of the port for calls, which opens after that for health and metrics.
 MIB = 1024**2
 
 _ENDPOINT = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")

@@ -26,9 +26,7 @@ from numalign.runtime.metrics import PREFIX, MetricsPage
 from numalign.runtime.tls import Keeper
 from numalign.runtime.tracing import Tracer
 
-Check = Callable[[], str | None]
-"""A readiness check: what is missing, None when ready."""
-
+Check = Callable[[], str | None]  # A readiness check: what is missing, None when ready.
 DebugState = Callable[[], Mapping[str, object]]
 """The state of a program for `/debug/state`; anything that JSON or `str` can show."""
 

@@ -36,8 +36,7 @@ DEFAULT = "default"
 
 EVERYWHERE = "*"
 BIND = "bind"
-METRICS_PORT = "metrics_port"
-"""The name of the port for health and metrics."""
+METRICS_PORT = "metrics_port"  # The name of the port for health and metrics.
 
 
 class SettingsError(BadInput):
