@@ -18,8 +18,8 @@ from kubectl_numa.selection import PodSelection
 from numalign.decision.alignment import Alignment, Judgement, why
 from numalign.kube.decode import placements
 from numalign.kube.pod_informer import PodInfo
+from numalign.ledger.free import sharing
 from numalign.ledger.model import NodeInfo, PlacementRecord
-from numalign.ledger.occupancy import sharing
 from numalign.model.intent import Exclusive, Intent, Policy
 from numalign.model.machine import CpuSet, render_list
 from numalign.model.placement import Held

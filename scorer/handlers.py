@@ -16,11 +16,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
+from typing import Any
 
+import orjson
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from numalign.cache.ranking import Ranks
+from numalign.cache.ranking import Ranks, Score
+from numalign.decision import wording
+from numalign.kube.decode import placements
 from numalign.model.errors import BadInput
 from numalign.runtime import calls, server, tracing
 from numalign.runtime.clock import Sleep
@@ -30,7 +34,7 @@ from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, not_answered
 from numalign.runtime.server_state import Check, DebugState
 from numalign.scheduling.binding import Binder
-from numalign.scheduling.node_answers import NodeAnswers, over_quota
+from numalign.scheduling.node_answers import NodeAnswer, NodeAnswers, over_quota
 from numalign.scheduling.pod_groups import PodGroups
 from numalign.scheduling.ranking import Ranker
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
@@ -38,7 +42,6 @@ from scorer import extender_protocol
 from scorer import volcano_protocol as volcano
 from scorer.extender_protocol import MAX_SCORE, BadCall, Calls, Victims
 from scorer.preempting import Preemption
-from scorer.rank_page import page
 from scorer.settings import ReserveAt, ScorerSettings
 from scorer.volcano_protocol import Code, Task, Vote
 
@@ -263,6 +266,7 @@ async def _preempt(context: CallContext, body: bytes) -> bytes:
 
 
 async def _rank(context: CallContext, body: bytes) -> bytes:
+    """Return every node with its answer, the best first; those that the pod may not use are last."""
     raw, listed = extender_protocol.read_rank(body)
     pod = context.pending_pod(raw)
     names = listed if listed is not None else sorted(context.state.node_names())
@@ -270,15 +274,49 @@ async def _rank(context: CallContext, body: bytes) -> bytes:
     eligible = [name for name in names if name not in not_eligible]
     ranks = await context.ranks(eligible, pod)
     answers, others = context.nodes.of(eligible, pod), context.nodes.of_not_eligible(not_eligible, pod)
-    reservations = context.state.reservations
-    return page(
-        answers,
-        ranks,
-        pod=pod,
-        age=context.age(),
-        not_eligible=others,
-        sources=lambda name: reservations.count_by_source((name,)),
-    )
+    # Among nodes that do not fit, unknown ones come last: the least can be said about them.
+    order = sorted(ranks.order(eligible), key=lambda position: answers[position].prediction is None)
+    sources = context.state.reservations.count_by_source
+    nodes = [
+        *(_shown(answers[at], ranks.score(at), sources((answers[at].name,))) for at in order),
+        *map(_not_fitting, sorted(others, key=lambda answer: answer.name)),
+    ]
+    policy = pod.question.intent.policy
+    shown = {"pod": f"{pod.namespace}/{pod.name}", "policy": policy, "age": context.age(), "nodes": nodes}
+    return orjson.dumps(shown, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _shown(answer: NodeAnswer, score: Score, sources: Mapping[str, int]) -> Mapping[str, Any]:
+    prediction = answer.prediction
+    shown = {"name": answer.name, "fits": True} if answer.fits else _not_fitting(answer)
+    if prediction is None:
+        return {**shown, "known": None}
+    verdict = prediction.verdict
+    return {
+        **shown,
+        "aligned": score.aligned,
+        "scores": score.values,
+        "placement": placements.render(prediction.node, verdict.placement) if verdict.admitted else None,
+        "certain": prediction.record is not None,
+        "waitsFor": ["/".join(pod.name) for pod in (*prediction.waits_for, *prediction.terminating)],
+        "basis": prediction.basis,
+        "sources": sources,
+        "known": verdict.known,
+        "doubts": [str(doubt) for doubt in verdict.doubts],
+    }
+
+
+def _not_fitting(answer: NodeAnswer) -> Mapping[str, Any]:
+    shown = {"name": answer.name, "fits": False, "permanent": answer.permanent, "reason": answer.reason}
+    verdict = answer.prediction.verdict if answer.prediction else None
+    if verdict is None or verdict.refusal is None:
+        return shown
+    return {
+        **shown,
+        "refuser": verdict.refusal.refuser,
+        "because": wording.sentence(verdict),
+        "shortages": [*map(wording.shortage, verdict.refusal.shortages)],
+    }
 
 
 # Calls of Volcano.

@@ -14,22 +14,27 @@ Nothing is ever guessed in favour of a pod. A pod with unknown resources counts 
 what leaves is added back only where it is known to have been taken; of two lower bounds the higher one
 counts. All of it follows from facts about pods and topologies, so the order in which they become known does
 not matter, and a restarted process gets the same result.
+
+The same holds for the zones that pods with an intent hold. Unknown facts count against an exclusive pod,
+never against others: one on unknown zones reserves no zone. Its predicted zones count even if not certain: it
+was admitted by the same prediction.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import eq
 
+from numalign.decision.own_zones import NO_ZONES, Zones, own_zones
 from numalign.kubelet import admit as kubelet
 from numalign.kubelet import work_limit
 from numalign.ledger import arithmetic, claims
 from numalign.ledger.arithmetic import Amounts
 from numalign.ledger.model import AssignedPod, Basis, FreeCapacity, NodeInfo, Source, Stage
-from numalign.ledger.occupancy import with_occupants
 from numalign.model.bitset import union
 from numalign.model.demand import Demand
 from numalign.model.intent import Policy
 from numalign.model.node import Known, MemoryManager, Node
+from numalign.model.placement import Held, ZoneSet
 from numalign.model.resources import CPU, EMPTY, Kind, Resources, ZoneId, kind
 
 MOST_RECENT = 6
@@ -280,3 +285,56 @@ def _less_unlisted(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]
 def _unlisted(node: Node, pod: AssignedPod) -> Resources:
     """Return what finished init containers may keep at most; exporters see only running containers."""
     return EMPTY if pod.demand is None else claims.due(node, pod.demand).left_behind
+
+
+# The zones of pods with an intent.
+
+
+def with_occupants(node: Node, pods: Iterable[AssignedPod], *, exact: bool) -> Node:
+    """Return the node with the zones that these pods hold.
+
+    Unless `exact`, no pod can be sure to be alone there.
+    """
+    every, occupied, exclusive = frozenset(node.ids), NO_ZONES, NO_ZONES
+    ids = {zone.name: zone.id for zone in node.zones}
+    for pod in pods:
+        if pod.intent.policy is Policy.NONE:
+            continue
+        zones, complete = _own(node, ids, pod)
+        occupied |= zones if complete else every
+        if pod.intent.exclusive:
+            exclusive |= zones
+    if not occupied:
+        return node
+    return replace(node, occupied=occupied if exact else every, exclusive=exclusive)
+
+
+def sharing(node: Node, pods: Iterable[AssignedPod], pod: AssignedPod) -> tuple[AssignedPod, ...]:
+    """Return the other pods with an intent that hold one of the pod's own zones, as far as known."""
+    ids = {zone.name: zone.id for zone in node.zones}
+    mine, _ = _own(node, ids, pod)
+    others = (other for other in pods if other.uid != pod.uid and other.intent.policy is not Policy.NONE)
+    return tuple(other for other in others if mine & _own(node, ids, other)[0])
+
+
+def nowhere_alone(node: Node) -> Node:
+    """Return the node for a pod that may use any of its zones: if one is occupied, all are."""
+    return replace(node, occupied=frozenset(node.ids)) if node.occupied else node
+
+
+def _own(node: Node, ids: Mapping[str, ZoneId], pod: AssignedPod) -> tuple[Zones, bool]:
+    """Return a pod's own zones as far as known, and whether these are all."""
+    if pod.demand is None:
+        return NO_ZONES, False
+    recorded = _unsorted_by_id(ids, pod.record.held) if pod.record else None
+    predicted = _unsorted_by_id(ids, pod.guess) if pod.guess and recorded is None else None
+    zones = own_zones(node, pod.demand, pod.intent, recorded or predicted or {})
+    unknown = pod.record.unknown if pod.record and recorded is not None else claims.due(node, pod.demand).all
+    return zones, node.single or not any(map(pod.intent.concerns, unknown))
+
+
+def _unsorted_by_id(ids: Mapping[str, ZoneId], held: Held) -> Mapping[ZoneSet, Resources] | None:
+    """Return what is held by the ids of zones, in any order; None if one of them does not exist."""
+    if not all(name in ids for names in held for name in names):
+        return None
+    return {tuple([ids[name] for name in names]): bag for names, bag in held.items()}

@@ -16,7 +16,7 @@ from numalign.kubelet import admit as kubelet
 from numalign.kubelet import work_limit
 from numalign.ledger import claims
 from numalign.ledger.arithmetic import named, same
-from numalign.ledger.free import free_capacity
+from numalign.ledger.free import free_capacity, nowhere_alone
 from numalign.ledger.model import (
     SEEN,
     AssignedPod,
@@ -27,7 +27,6 @@ from numalign.ledger.model import (
     Prediction,
     Source,
 )
-from numalign.ledger.occupancy import nowhere_alone
 from numalign.model.bitset import union
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent
