@@ -4,7 +4,7 @@ The options that commands share, and how answers are printed.
 The names are kubectl's own where kubectl has one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
 import click
@@ -20,6 +20,12 @@ from numalign.kube import name_completion, selectors
 from numalign.kube.command_line import FILE, Option, for_terminal, from_kubeconfig, joined
 from numalign.model.intent import Match
 from numalign.runtime.clock import seconds
+
+
+def command(*examples: str) -> Callable[[Callable[..., object]], click.Command]:
+    """Return a decorator that makes a command, whose help ends with these examples."""
+    lines = "".join(f"  {example}\n" for example in examples)
+    return click.command(epilog=f"\b\nExamples:\n{lines}")
 
 
 def choice(*names: str, values: Iterable[StrEnum], default: StrEnum | None = None, help_: str) -> Option:

@@ -24,15 +24,12 @@ _STYLES = {
 _INDENT = 8
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa check -A
-  kubectl numa check -n team -l app=web --all
-  kubectl numa check -f deploy/ --snapshot cluster.json.gz
-  kubectl numa check -f job.yaml --policy policy.yaml --created-by system:serviceaccount:ci:deployer
-  helm template chart | kubectl numa check -f -
-"""
+@options.command(
+    "kubectl numa check -A",
+    "kubectl numa check -n team -l app=web --all",
+    "kubectl numa check -f deploy/ --snapshot cluster.json.gz",
+    "kubectl numa check -f job.yaml --policy policy.yaml --created-by system:serviceaccount:ci:deployer",
+    "helm template chart | kubectl numa check -f -",
 )
 @options.files_option("Manifests to check")
 @options.of_pods

@@ -19,15 +19,12 @@ from numalign.model.errors import BadInput
 from numalign.scheduling.defragmentation import Remedy
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa defrag -f pod.yaml
-  kubectl numa defrag my-pod -n team-a
-  kubectl numa defrag job/train
-  kubectl numa defrag -f pod.yaml --node dgx-1
-  kubectl numa defrag -f job.yaml --priority 1000 --snapshot cluster.json.gz
-"""
+@options.command(
+    "kubectl numa defrag -f pod.yaml",
+    "kubectl numa defrag my-pod -n team-a",
+    "kubectl numa defrag job/train",
+    "kubectl numa defrag -f pod.yaml --node dgx-1",
+    "kubectl numa defrag -f job.yaml --priority 1000 --snapshot cluster.json.gz",
 )
 @options.name_argument
 @click.option(

@@ -9,13 +9,7 @@ from kubectl_numa.demo import story
 from kubectl_numa.demo.webhook import Stopped, stoppable
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa demo
-  kubectl numa demo --serve --port 9443
-"""
-)
+@options.command("kubectl numa demo", "kubectl numa demo --serve --port 9443")
 @click.option("--serve", is_flag=True, help="Keep the webhook running, and print commands to try.")
 @options.port_option(8443)
 def demo(*, serve: bool, port: int) -> None:

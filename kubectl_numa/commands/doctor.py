@@ -22,15 +22,12 @@ _INDENT = 8
 _NAMES, _DETAILS = 6, 5
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa doctor
-  kubectl numa doctor dgx-1 --all
-  kubectl numa doctor -l pool=gpu -o wide
-  kubectl numa doctor --snapshot cluster.json.gz
-  kubectl numa doctor -o json | jq -r '.[] | select(.findings != []).name'
-"""
+@options.command(
+    "kubectl numa doctor",
+    "kubectl numa doctor dgx-1 --all",
+    "kubectl numa doctor -l pool=gpu -o wide",
+    "kubectl numa doctor --snapshot cluster.json.gz",
+    "kubectl numa doctor -o json | jq -r '.[] | select(.findings != []).name'",
 )
 @click.argument("names", nargs=-1, shell_complete=name_completion.nodes)
 @options.selector_option

@@ -24,17 +24,14 @@ from numalign.scheduling import rejected_pods
 from numalign.scheduling.node_explanation import Chance
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa explain my-pod -n team-a
-  kubectl numa explain deploy/web
-  kubectl numa explain -f pod.yaml --snapshot cluster.json.gz
-  kubectl numa explain -f pod.yaml --node dgx-1
-  kubectl numa explain -f pod.yaml --limit 0
-  kubectl numa explain -f pod.yaml -o name | head -n 1
-  helm template chart | kubectl numa explain -f - -o json
-"""
+@options.command(
+    "kubectl numa explain my-pod -n team-a",
+    "kubectl numa explain deploy/web",
+    "kubectl numa explain -f pod.yaml --snapshot cluster.json.gz",
+    "kubectl numa explain -f pod.yaml --node dgx-1",
+    "kubectl numa explain -f pod.yaml --limit 0",
+    "kubectl numa explain -f pod.yaml -o name | head -n 1",
+    "helm template chart | kubectl numa explain -f - -o json",
 )
 @options.name_argument
 @options.files_option("Manifests")

@@ -62,14 +62,11 @@ _of_nodes = joined(
 )
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa map --serve --open
-  kubectl numa map --serve --snapshot cluster.json.gz --only misaligned
-  kubectl numa map -o map.html
-  kubectl numa map -o map.svg --class 2s-4z-32c -l pool=gpu
-"""
+@options.command(
+    "kubectl numa map --serve --open",
+    "kubectl numa map --serve --snapshot cluster.json.gz --only misaligned",
+    "kubectl numa map -o map.html",
+    "kubectl numa map -o map.svg --class 2s-4z-32c -l pool=gpu",
 )
 @click.option("--serve", is_flag=True, help="Serve the map to this machine, and follow changes.")
 @options.port_option(8081)

@@ -20,15 +20,12 @@ from numalign.kube.selectors import EVERYTHING, LabelSelector
 from numalign.scheduling.pod_alignments import pod_alignments
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa nodes
-  kubectl numa nodes dgx-1 node/dgx-2
-  kubectl numa nodes -l topology.kubernetes.io/zone=a -o wide
-  kubectl numa nodes --all --snapshot cluster.json.gz
-  kubectl numa nodes -o json | jq '.[] | {name, class}'
-"""
+@options.command(
+    "kubectl numa nodes",
+    "kubectl numa nodes dgx-1 node/dgx-2",
+    "kubectl numa nodes -l topology.kubernetes.io/zone=a -o wide",
+    "kubectl numa nodes --all --snapshot cluster.json.gz",
+    "kubectl numa nodes -o json | jq '.[] | {name, class}'",
 )
 @click.argument("names", nargs=-1, metavar="[NAME|node/NAME]...", shell_complete=name_completion.nodes)
 @options.selector_option

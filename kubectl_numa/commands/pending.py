@@ -1,7 +1,5 @@
 """`kubectl numa pending`: why pods are pending, one line per cause."""
 
-import click
-
 from kubectl_numa import moving, options, pending_pods
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import notify_skipped, waiting
@@ -10,14 +8,14 @@ from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.selection import PodSelection
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa pending
-  kubectl numa pending -A
-  kubectl numa pending -n team -l app=train -o wide
-  kubectl numa pending --snapshot cluster.json.gz -o json | jq '.[] | select(.verdict == "never") | .reason'
-"""
+@options.command(
+    "kubectl numa pending",
+    "kubectl numa pending -A",
+    "kubectl numa pending -n team -l app=train -o wide",
+    (
+        "kubectl numa pending --snapshot cluster.json.gz -o json"
+        """ | jq '.[] | select(.verdict == "never") | .reason'"""
+    ),
 )
 @options.of_pods
 @options.from_cluster

@@ -13,16 +13,13 @@ from kubectl_numa.selection import PodSelection
 from numalign.kube.selectors import EVERYTHING
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa pods
-  kubectl numa pods -A -o wide
-  kubectl numa pods -n team --misaligned
-  kubectl numa pods -A --rejected
-  kubectl numa pods -A --quota
-  kubectl numa pods --snapshot cluster.json.gz -o json | jq '.[] | select(.aligned == false) | .name'
-"""
+@options.command(
+    "kubectl numa pods",
+    "kubectl numa pods -A -o wide",
+    "kubectl numa pods -n team --misaligned",
+    "kubectl numa pods -A --rejected",
+    "kubectl numa pods -A --quota",
+    "kubectl numa pods --snapshot cluster.json.gz -o json | jq '.[] | select(.aligned == false) | .name'",
 )
 @click.option("--misaligned", is_flag=True, help="List only misaligned pods.")
 @click.option(

@@ -71,15 +71,15 @@ def _ratio(_context: click.Context, _option: click.Parameter, ratio: float) -> f
     return ratio
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa simulate --pods openb_pod_list_default.csv
-  kubectl numa simulate --pods pods.csv --snapshot cluster.json.gz --strategies stock,scorer,MostAllocated
-  kubectl numa simulate --pods pods.csv --nodes nodes.csv --zones 4 --pin-cpus --plots charts
-  kubectl numa simulate --pods pods.csv --kubelet-option numa-allocation-strategy=most-allocated -o wide
-  kubectl numa simulate --pods pods.csv -o json | jq '.[] | {strategy, mean}'
-"""
+@options.command(
+    "kubectl numa simulate --pods openb_pod_list_default.csv",
+    (
+        "kubectl numa simulate --pods pods.csv --snapshot cluster.json.gz"
+        " --strategies stock,scorer,MostAllocated"
+    ),
+    "kubectl numa simulate --pods pods.csv --nodes nodes.csv --zones 4 --pin-cpus --plots charts",
+    "kubectl numa simulate --pods pods.csv --kubelet-option numa-allocation-strategy=most-allocated -o wide",
+    "kubectl numa simulate --pods pods.csv -o json | jq '.[] | {strategy, mean}'",
 )
 @click.option(
     "--pods",

@@ -50,13 +50,10 @@ class UngatedPod:
         return {**identity, "otherGates": [*self.pod.others], "error": self.error or None}
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa ungate -A --dry-run
-  kubectl numa ungate -n team -l app=trainer
-  kubectl numa ungate -A --force -o json
-"""
+@options.command(
+    "kubectl numa ungate -A --dry-run",
+    "kubectl numa ungate -n team -l app=trainer",
+    "kubectl numa ungate -A --force -o json",
 )
 @from_kubeconfig
 @options.of_pods

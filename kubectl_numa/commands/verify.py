@@ -28,13 +28,7 @@ _REMEDIES = {
 }
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa verify
-  kubectl numa verify -n team --timeout 60s
-"""
-)
+@options.command("kubectl numa verify", "kubectl numa verify -n team --timeout 60s")
 @from_kubeconfig
 @click.option(
     "-n",

@@ -20,13 +20,10 @@ if TYPE_CHECKING:
 _INDENT = 12
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa version
-  kubectl numa version --client
-  kubectl numa version -o json | jq '.programs[] | {program, version}'
-"""
+@options.command(
+    "kubectl numa version",
+    "kubectl numa version --client",
+    "kubectl numa version -o json | jq '.programs[] | {program, version}'",
 )
 @click.option("--client", "only_client", is_flag=True, help="Print only the version of this program.")
 @from_kubeconfig

@@ -1,20 +1,15 @@
 """`kubectl numa versions`: what kubelets of each version do differently."""
 
-import click
-
 from kubectl_numa import options
 from kubectl_numa.kubelet_versions import ROWS
 from kubectl_numa.lines import TextWriter
 from kubectl_numa.listings import ListedRow, Listing, Output
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa versions
-  kubectl numa versions -o wide
-  kubectl numa versions -o json | jq -c '.[0].case[]' | kubectl numa replay
-"""
+@options.command(
+    "kubectl numa versions",
+    "kubectl numa versions -o wide",
+    "kubectl numa versions -o json | jq -c '.[0].case[]' | kubectl numa replay",
 )
 @options.listing_option
 def versions(*, output: Output) -> None:

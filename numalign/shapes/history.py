@@ -10,7 +10,7 @@ Times are seconds since 1970, because what is remembered here outlives the proce
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -239,7 +239,19 @@ class ShapeHistory:
         if before and before.identity.differs(identity):
             before, disbelieved = None, frozenset({node.label or ""})
             self._losses.pop(node.name, None)
-        pasts = [name for name in self._past_classes(node, own, before) if name not in disbelieved]
+        # The classes that it may have had, the likeliest first. A label takes precedence over earlier states,
+        # because its author knows more. One with the current class leaves nothing to guess, and one with an
+        # unknown class says nothing.
+        pasts = list[str]()
+        self._unknown_labels.pop(node.name, None)
+        if node.label and node.label not in self._healthy:
+            self._unknown_labels[node.name] = node.label
+        elif node.label and node.label != own:
+            pasts.append(node.label)
+        if before and own not in (node.label, before.shape.node_class):
+            pasts.append(before.shape.node_class)
+        # The class does not show what the Node as a whole lacks.
+        pasts = [name for name in (*pasts, own) if name not in disbelieved]
         models = (self._healthy[name] for name in pasts if name in self._healthy)
         kept = healthy = next(filter(None, (with_devices_of(node, model) for model in models)), None)
         if healthy is None and own not in disbelieved:
@@ -258,22 +270,6 @@ class ShapeHistory:
         # The zones of its healthy devices are unknown in that case, so no shape is made of that state.
         shape = self._shape_of(diagnosed if kept else node, own, before)
         return _NodeRecord(own, diagnosed, shape, identity, degraded_since, disbelieved)
-
-    def _past_classes(self, node: Node, own: str, before: _NodeRecord | None) -> Iterator[str]:
-        """Yield the classes that a node may have had, the likeliest first.
-
-        A label takes precedence over earlier states, because its author knows more. A label with the current
-        class leaves nothing to guess, and a label with an unknown class says nothing.
-        """
-        self._unknown_labels.pop(node.name, None)
-        if node.label and node.label not in self._healthy:
-            self._unknown_labels[node.name] = node.label
-        elif node.label and node.label != own:
-            yield node.label
-        if before and own not in (node.label, before.shape.node_class):
-            yield before.shape.node_class
-        # The class does not show what the Node as a whole lacks.
-        yield own
 
     # Shapes.
 
