@@ -38,18 +38,11 @@ from numalign.scheduling.node_explanation import Chance
 @options.namespace_option
 @options.from_cluster
 @options.choice(
-    "--strategy",
-    values=Strategy,
-    default=Strategy.LEAST_NUMA_NODES,
-    help_="Strategy that ranks the nodes.",
+    "--strategy", values=Strategy, default=Strategy.LEAST_NUMA_NODES, help_="Strategy that ranks the nodes."
 )
 @options.as_the_webhook
 @click.option(
-    "--node",
-    "only",
-    metavar="NODE",
-    shell_complete=name_completion.nodes,
-    help="Show this node in detail.",
+    "--node", "only", metavar="NODE", shell_complete=name_completion.nodes, help="Show this node in detail."
 )
 @click.option(
     "--limit",

@@ -9,17 +9,14 @@ from typing import Any
 import click
 import orjson
 
+from kubectl_numa import options
 from kubectl_numa.running_cluster import RunningCluster
 from numalign.kube.command_line import FILE, from_kubeconfig
 from numalign.kube.connection import Connection
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  kubectl numa snapshot -o cluster.json.gz
-  kubectl numa snapshot | kubectl numa nodes --snapshot -
-"""
+@options.command(
+    "kubectl numa snapshot -o cluster.json.gz", "kubectl numa snapshot | kubectl numa nodes --snapshot -"
 )
 @click.option(
     "-o",

@@ -61,12 +61,7 @@ class UngatedPod:
 @click.option("--force", is_flag=True, help="Lift gates even while a controller is running.")
 @options.listing_option
 def ungate(
-    *,
-    connection: Connection,
-    selection: PodSelection,
-    dry_run: bool,
-    force: bool,
-    output: Output,
+    *, connection: Connection, selection: PodSelection, dry_run: bool, force: bool, output: Output
 ) -> None:
     """Lift scheduling gates when no controller runs.
 

@@ -109,11 +109,7 @@ ALIGNED = Alignment(Judgement.ALIGNED)
 
 
 def alignment(
-    node: Node,
-    demand: Demand,
-    intent: Intent,
-    observed: Held | None,
-    unknown: AbstractSet[str] = frozenset(),
+    node: Node, demand: Demand, intent: Intent, observed: Held | None, unknown: AbstractSet[str] = frozenset()
 ) -> Alignment:
     """Return the alignment of a pod by what was `observed`, None if nothing; `unknown` have unknown zones."""
     if intent.policy is Policy.NONE:

@@ -35,9 +35,7 @@ def remedies(node: Node, demand: Demand, intent: Intent) -> tuple[str, ...]:
         changes += [(f"{_named(Role.INIT, pinned[0])} requested no whole number of CPUs", node, changed)]
     apps = [step for step in demand.steps if step.role is Role.APP]
     largest_first = sorted(
-        apps,
-        key=lambda step: (sum(step.devices.values()), step.cpu, sum(step.memory.values())),
-        reverse=True,
+        apps, key=lambda step: (sum(step.devices.values()), step.cpu, sum(step.memory.values())), reverse=True
     )
     if largest_first != apps:
         others = [step for step in demand.steps if step.role is not Role.APP]

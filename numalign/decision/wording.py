@@ -166,7 +166,6 @@ def _written(refusal: Refusal, free: str, *, alike: bool = False) -> str:
 
 
 def _by_zones(needs: Iterable[Need]) -> Iterator[tuple[int, list[Need]]]:
-    """Group needs by the number of zones that they may come from, ascending."""
     alike = groupby(sorted(needs, key=attrgetter("zones")), key=attrgetter("zones"))
     return ((zones, list(group)) for zones, group in alike)
 

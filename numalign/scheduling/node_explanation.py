@@ -21,7 +21,7 @@ from numalign.cache import Question
 from numalign.cache.batch import Batch
 from numalign.cache.pace import Pace
 from numalign.cache.scheduler_cache import NotEligible
-from numalign.decision import score_words, unmatched, wording
+from numalign.decision import scoring, unmatched, wording
 from numalign.decision.doubts import Doubt, doubts
 from numalign.decision.evaluate import evaluating
 from numalign.decision.scoring import EVEN, Strategy
@@ -87,7 +87,7 @@ class Rules:
 
     def why_scored(self, node: Node, strategy: Strategy) -> str:
         """Return why a node that admits the pod has its score, as words that follow it."""
-        return score_words.why(strategy, node, self._question.demand, self.verdict(node).placement)
+        return scoring.why(strategy, node, self._question.demand, self.verdict(node).placement)
 
     def doubts(self, node: Node) -> tuple[Doubt, ...]:
         """Return what could make a verdict on this state of a node wrong."""

@@ -203,11 +203,7 @@ def keyed(shapes: Iterable[KnownShape]) -> Mapping[str, KnownShape]:
 
 
 def shape(
-    node: Node,
-    taints: Iterable[Taint],
-    labels: Mapping[str, LabelValues],
-    *,
-    other_labels: bool = False,
+    node: Node, taints: Iterable[Taint], labels: Mapping[str, LabelValues], *, other_labels: bool = False
 ) -> Shape:
     """Return a shape with a limited number of labels."""
     kept = dict(sorted(labels.items())[:MOST_LABELS])
