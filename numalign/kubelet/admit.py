@@ -174,15 +174,14 @@ def _as_one(
     with_memory = pod_level.allocate_memory(state, demand, affinity, crowded)
     if isinstance(with_memory, RejectionReason):
         # The pod's CPUs are stored by then (SetPodCPUSet), and no later error frees them.
-        given = state.cpus.given if state.cpus else 0
-        return _refused(Rejection(with_memory, whole, tuple(whole.memory), given), start, start)
+        stored = state.cpus.given if state.cpus else 0
+        return _refused(Rejection(with_memory, whole, tuple(whole.memory), stored), start, start)
     state, memory = with_memory
     served = (_Given(step, affinity, cpus.get(step.container, 0), {}) for step in demand.steps)
     grants = tuple(_grant(node, given, state, memory.get(given.step.container, ())) for given in served)
     held = assignments_since(start, state)
-    pod = _grant(
-        node, _Given(whole, affinity, held.cpus, {}), state, _memory_by_container(state)[whole.container]
-    )
+    given, blocks = _Given(whole, affinity, held.cpus, {}), _memory_by_container(state)[whole.container]
+    pod = _grant(node, given, state, blocks)
     return PodAdmitResult(None, Placement(grants, pod.amounts, pod), start, state, held)
 
 
@@ -261,11 +260,9 @@ def fewest_zones_with(node: Node, amounts: Mapping[str, int]) -> int | None:
 
 
 def obtainable(node: Node) -> tuple[Mapping[str, int], ...]:
-    """Return the most that containers can get of each zone: what is free, or sometimes more CPUs.
-
-    With cores or zones of different sizes, the kubelet takes whole ones by their average size, and can take
-    CPUs that are not free (takeByTopology).
-    """
+    """Return the most that containers can get of each zone: what is free, or sometimes more CPUs."""
+    # With cores or zones of different sizes, the kubelet takes whole ones by their average size, and can take
+    # CPUs that are not free (takeByTopology).
     cpus = cpu_manager.state(node)
     if cpus is None or cpus.topology.even:
         return tuple(zone.free for zone in node.zones)
@@ -293,11 +290,9 @@ def in_single_zones(node: Node, name: str) -> bool:
 
 
 def preferring(node: Node, demand: Demand) -> Steps[bool]:
-    """Return whether a strict kubelet finds a preferred hint for each container by itself, or for the pod.
-
-    What is free only shrinks when something is in use, and the widths come from totals; so a container
-    without a preferred hint on the empty node has none in any state.
-    """
+    """Return whether a strict kubelet finds a preferred hint for each container by itself, or for the pod."""
+    # What is free only shrinks when something is in use, and the widths come from totals; so a container
+    # without a preferred hint on the empty node has none in any state.
     level = level_of(node, demand)
     units = demand.steps if node.scope is Scope.CONTAINER else (demand.whole,)
     crowded = level.crowded if level and node.scope is Scope.POD else frozenset[str]()

@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from numalign.kubelet import memory_manager
-from numalign.kubelet.cpu_manager import CpuState
 from numalign.kubelet.device_manager import ELSEWHERE
 from numalign.kubelet.managers_state import (
     Assignments,
-    Entry,
     ManagersState,
     assignments_since,
     read_state,
@@ -103,21 +101,16 @@ def _with_container(
         taken = {mask: amount for mask, resource, amount in entries if resource == name}
         places = (place & ~ELSEWHERE for place in pool.devices.places)
         devices[name] = pool.charged(tuple(taken.get(place, 0) for place in places), role)
-    return ManagersState(
-        state.cpus and state.cpus.charged(_cpus(state.cpus, container, entries), role),
-        state.memory and memory_manager.with_blocks(state.memory, blocks),
-        devices,
-    )
-
-
-def _cpus(state: CpuState, container: ObservedContainer, entries: list[Entry]) -> CpuSet:
-    """Return the observed CPUs or, if only amounts are known, as many of their zones, reusable ones first."""
-    if container.cpus is not None:
-        return container.cpus
-    chosen = 0
-    for mask, name, amount in entries:
-        if name == CPU:
-            zones = union(state.topology.zones[at] for at in members(mask))
-            again = lowest(state.reusable & zones, amount // MILLI)
-            chosen |= again | lowest(state.free & zones, amount // MILLI - again.bit_count())
-    return chosen
+    cpus = state.cpus
+    if cpus and container.cpus is not None:
+        cpus = cpus.charged(container.cpus, role)
+    elif cpus:
+        # If only amounts are known, as many CPUs of their zones, reusable ones first.
+        chosen = 0
+        for mask, name, amount in entries:
+            if name == CPU:
+                zones = union(cpus.topology.zones[at] for at in members(mask))
+                again = lowest(cpus.reusable & zones, amount // MILLI)
+                chosen |= again | lowest(cpus.free & zones, amount // MILLI - again.bit_count())
+        cpus = cpus.charged(chosen, role)
+    return ManagersState(cpus, state.memory and memory_manager.with_blocks(state.memory, blocks), devices)

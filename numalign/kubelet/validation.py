@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from numalign.model import resources
 from numalign.model.errors import Mistake
 from numalign.model.intent import Policy
-from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, MemoryManager, Node, Zone
+from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, MemoryManager, Node
 from numalign.model.options import CpuOption, TopologyOption
 from numalign.model.resources import EMPTY, MEMORY, Kind, Resources, ZoneId, kind
 
@@ -91,8 +91,15 @@ def _of_cpus(node: Node) -> Iterator[StartError]:
 def _of_memory(node: Node, reserved: Reserved | None) -> Iterator[StartError]:
     if node.memory_manager is MemoryManager.NONE:
         return
+    kept = False
+    for zone in node.zones:
+        # Hugepages reduce a zone's memory, whether they are for pods or reserved.
+        huge = (
+            amount for name, amount in zone.capacity.items() if kind(name) is Kind.MEMORY and name != MEMORY
+        )
+        kept |= zone.capacity.get(MEMORY, 0) - sum(huge) != zone.allocatable.get(MEMORY, 0)
     # NewPolicyStatic adds up memory alone, so reserved hugepages do not help.
-    if node.machine and not any(map(_kept, node.zones)):
+    if node.machine and not kept:
         yield RESERVED_MEMORY, "the memory manager's policy Static needs memory reserved on some zone"
     if reserved is None:
         return
@@ -110,15 +117,6 @@ def _of_memory(node: Node, reserved: Reserved | None) -> Iterator[StartError]:
         if shown[0] != shown[1] and (name != MEMORY or reserved.memory is not None):
             sums = "kubeReserved, systemReserved and evictionHard"
             yield RESERVED_MEMORY, f"the zones reserve {shown[0]} of {name}, but {sums} reserve {shown[1]}"
-
-
-def _kept(zone: Zone) -> int:
-    """Return the memory of a zone that is neither for pods nor in hugepages."""
-    # Hugepages reduce a zone's memory, whether they are for pods or reserved.
-    huge = sum(
-        amount for name, amount in zone.capacity.items() if kind(name) is Kind.MEMORY and name != MEMORY
-    )
-    return zone.capacity.get(MEMORY, 0) - huge - zone.allocatable.get(MEMORY, 0)
 
 
 def _of_zones(node: Node) -> Iterator[StartError]:
