@@ -20,7 +20,7 @@ from numalign.kubelet.admit import PodAdmitResult, min_widths
 from numalign.model.demand import Demand, Step
 from numalign.model.intent import Intent, Match, Policy, Scope
 from numalign.model.node import Node
-from numalign.model.placement import Placement
+from numalign.model.placement import Grant, Placement
 from numalign.model.pod import Role
 from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, ZoneId, kind
 from numalign.model.steps import Steps, finished
@@ -205,9 +205,9 @@ def too_wide(
     """Yield the parts of an admitted pod in more zones than its binding policy allows, with their needs."""
     if not intent.binding:
         return
-    units = [(step, (grant,)) for step, grant in zip(demand.steps, placement.grants, strict=True)]
-    if (intent.scope or node.scope) is Scope.POD:
-        units = [(demand.whole, placement.grants)]
+    units: list[tuple[Step, tuple[Grant, ...]]] = [(demand.whole, placement.grants)]
+    if (intent.scope or node.scope) is Scope.CONTAINER:
+        units = [(step, (grant,)) for step, grant in zip(demand.steps, placement.grants, strict=True)]
     for step, grants in units:
         names = [name for name in step.requests if intent.concerns(name) and node.aligns(name)]
         zones = frozenset[int]().union(*(grant.zones_of(names) for grant in grants))

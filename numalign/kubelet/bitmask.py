@@ -26,6 +26,11 @@ def full(count: int) -> Mask:
     return (1 << count) - 1
 
 
+def ascending(count: int) -> range:
+    """Return every mask but the empty one, by number."""
+    return range(1, 1 << count)
+
+
 @lru_cache(maxsize=4096)
 def ids(mask: Mask, order: tuple[ZoneId, ...]) -> ZoneSet:
     """Return the ids in a mask, ascending, where `order` has the id of each position."""

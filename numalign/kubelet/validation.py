@@ -104,8 +104,8 @@ def _of_memory(node: Node, reserved: Reserved | None) -> Iterator[StartError]:
     if reserved is None:
         return
     # getTotalMemoryTypeReserved of memory_manager.go, by NUMA id.
-    for zone in sorted(reserved.zones.keys() - {zone.id for zone in node.zones}):
-        yield RESERVED_MEMORY, f"zone {zone} does not exist on this machine"
+    for strange in sorted(reserved.zones.keys() - set(node.ids)):
+        yield RESERVED_MEMORY, f"zone {strange} does not exist on this machine"
     # validateReservedMemory: a name that only one side has counts as zero on the other.
     zones = EMPTY
     for amounts in reserved.zones.values():

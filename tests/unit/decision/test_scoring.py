@@ -147,7 +147,7 @@ def test_placement_without_room_scores_zero(strategy: Strategy) -> None:
     assert score(strategy, full, wanted, admit(full.emptied(), wanted).placement) == 0
 
 
-PAIR = node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy="single-numa-node")
+EQUAL = node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy="single-numa-node")
 CLOSE_COSTS: dict[Ids, int] = {
     (one, other): 32 if 2 in (one, other) else 12 for one in range(3) for other in range(3)
 }
@@ -157,15 +157,15 @@ DISTANT = node("cpu=8 mem=8Gi", "cpu=8/8/1 mem=8Gi", "cpu=8 mem=8Gi", policy="re
 
 WORDS = [
     # what it shows       strategy  node     the pod            why
-    ("one zone of two",   FEW,      PAIR,    "cpu=4 mem=1Gi",
+    ("one zone of two",   FEW,      EQUAL,   "cpu=4 mem=1Gi",
         "one zone of two (12 deducted for each), no closer ones exist (6 added)"),
     ("the closest two",   FEW,      CLOSE,   "cpu=12 mem=12Gi",
         "two zones of three (12 deducted for each), no closer ones exist (6 added)"),
     ("two that are far",  FEW,      DISTANT, "cpu=12 mem=12Gi",
         "two zones of three (12 deducted for each), closer ones exist"),
-    ("nothing of its own", FEW,     PAIR,    "cpu=..1",
+    ("nothing of its own", FEW,     EQUAL,   "cpu=..1",
         "it requests nothing that the NUMA zones of this node allocate"),
-    ("shares",            MOST,     PAIR,    "cpu=4 mem=2Gi",
+    ("shares",            MOST,     EQUAL,   "cpu=4 mem=2Gi",
         "more of the free amounts of its NUMA zones used is better: cpu 50%; memory 25%"),
 ]  # fmt: skip
 
