@@ -77,7 +77,7 @@ class _Group:
                 self.allocatable[name] += amount
                 self.free[name] += zone.free.get(name, 0)
 
-    def sorted(self) -> ClassGroup:
+    def by_name(self) -> ClassGroup:
         tiles = tuple(sorted(self.tiles, key=attrgetter("name")))
         totals = Resources(self.allocatable), Resources(self.free)
         return ClassGroup(tiles[0].node_class, tiles[0].policy, tiles[0].scope, tiles, *totals)
@@ -116,7 +116,7 @@ def fleet(  # noqa: PLR0913  the nodes, and what is shown of them
     unknown = [name for name in bare if shows_bare and query.selector.matches(labels.get(name, NO_LABELS))]
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1].tiles), item[0]))
     return Fleet(
-        tuple(group.sorted() for _, group in ordered),
+        tuple(group.by_name() for _, group in ordered),
         tuple(sorted(unknown)),
         tuple(sorted(resources)),
         tuple(sorted(classes)),

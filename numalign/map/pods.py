@@ -54,8 +54,9 @@ def _pod_on_node(
     listed, record, before = state.pods.get(pod.uid), pod.record, state.reservations.assigned_pod(pod.uid)
     # What was predicted, as far as the node allows, counts whatever was observed since.
     counted = before.counted_on(node).record if before else None
-    is_prediction = counted and counted.source not in SEEN and not counted.unknown
-    predicted = counted.held if counted and is_prediction else pod.guess
+    predicted = pod.guess
+    if counted and counted.source not in SEEN and not counted.unknown:
+        predicted = counted.held
     observed = record.held if record and record.source in SEEN and not record.unknown else None
     not_judged = Judgement.NOT_ASKED if pod.intent.policy is Policy.NONE else Judgement.NOT_OBSERVED
     alignment = judged or Alignment(not_judged)
