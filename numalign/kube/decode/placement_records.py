@@ -17,7 +17,7 @@ placement names only single zones, and it has none of a pod that holds nothing. 
 on single zones too, so they replace the memory of the placement. The text `null` means that they are unknown.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -91,34 +91,41 @@ def record_of(annotations: Mapping[str, object]) -> DecodedRecord:
     """
     mistakes: list[Mistake] = []
     for key, source in SOURCES.items():
-        if key not in annotations:
+        held = _held(annotations, key, "zones", mistakes) if key in annotations else None
+        if held is None:
             continue
-        try:
-            held = _record(key, annotations[key])
-        except BadRecord as error:
-            mistakes += _at(key, error)
-        else:
-            groups = _GROUPS.get(key, "")
-            try:
-                held = _with_groups(held, annotations.get(groups, _UNKNOWN))
-            except BadRecord as error:
-                mistakes += _at(groups, error)
-            return DecodedRecord(PlacementRecord(held, source), tuple(mistakes))
+        groups, group_key = None, _GROUPS.get(key, "")
+        if annotations.get(group_key, _UNKNOWN) != _UNKNOWN:
+            groups = _held(annotations, group_key, "memoryNodes", mistakes)
+        return DecodedRecord(PlacementRecord(_with_groups(held, groups), source), tuple(mistakes))
     return DecodedRecord(None, tuple(mistakes)) if mistakes else NOTHING
 
 
-def _at(key: str, error: BadRecord) -> Iterator[Mistake]:
-    where = f"metadata.annotations[{key}]"
-    return (replace(mistake, where=f"{where}{mistake.where}") for mistake in error.mistakes)
-
-
-def _with_groups(held: Held, text: object) -> Held:
-    """Return what a pod holds, its memory by these groups; as it is, if they are unknown."""
-    if text == _UNKNOWN:
-        return held
+def _held(annotations: Mapping[str, object], key: str, several: str, mistakes: list[Mistake]) -> Held | None:
+    """Return the record in an annotation; None if it cannot be read, with its mistakes noted."""
+    text = annotations[key]
+    wrong: Sequence[Mistake]
     if not isinstance(text, str):
-        raise BadRecord([Mistake("", f"must be a string, not {named(text)}")])
-    groups = read(text, several="memoryNodes")
+        wrong = [Mistake("", f"must be a string, not {named(text)}")]
+    else:
+        try:
+            held = read(text, several=several)
+        except BadRecord as error:
+            wrong = error.mistakes
+        else:
+            # KAI never writes an empty placement.
+            if held or key not in {KAI_OBSERVED, KAI_PREDICTED}:
+                return held
+            wrong = [Mistake("", "is empty")]
+    where = f"metadata.annotations[{key}]"
+    mistakes += (replace(mistake, where=f"{where}{mistake.where}") for mistake in wrong)
+    return None
+
+
+def _with_groups(held: Held, groups: Held | None) -> Held:
+    """Return what a pod holds, its memory by these groups; as it is, if they are unknown."""
+    if groups is None:
+        return held
     merged = {
         zones: Resources({name: amount for name, amount in bag.items() if kind(name) is not Kind.MEMORY})
         for zones, bag in held.items()
@@ -127,16 +134,6 @@ def _with_groups(held: Held, text: object) -> Held:
         memory = {name: amount for name, amount in bag.items() if kind(name) is Kind.MEMORY}
         merged[zones] = merged.get(zones, EMPTY).plus(memory)
     return merged
-
-
-def _record(key: str, text: object) -> Held:
-    """Return the record in an annotation; an empty one of KAI is invalid, as KAI never writes one."""
-    if not isinstance(text, str):
-        raise BadRecord([Mistake("", f"must be a string, not {named(text)}")])
-    held = read(text)
-    if not held and key in {KAI_OBSERVED, KAI_PREDICTED}:
-        raise BadRecord([Mistake("", "is empty")])
-    return held
 
 
 SOURCES: Mapping[str, Source] = MappingProxyType(

@@ -46,14 +46,14 @@ class RecreatedScheduling:
             key = digest(orjson.dumps([fields, node if pinned or stays else None, pinned, stays]))
         except orjson.JSONEncodeError:
             return _recreated(fields, node, pinned=pinned, stays=stays)
-        return self.cache.get(key, lambda: _kept(_recreated(fields, node, pinned=pinned, stays=stays)))
 
+        def read() -> Scheduling:
+            whole = _recreated(fields, node, pinned=pinned, stays=stays)
+            # Each pod has its own as long as it lives, in limited size.
+            large = len(repr(whole)) > MOST_KEPT
+            return Scheduling(ANYWHERE, whole.pin, ExceededLimit.SIZE) if large else whole
 
-def _kept(whole: Scheduling) -> Scheduling:
-    """Return the constraints in limited size, because each pod has its own as long as it lives."""
-    if len(repr(whole)) <= MOST_KEPT:
-        return whole
-    return Scheduling(ANYWHERE, whole.pin, ExceededLimit.SIZE)
+        return self.cache.get(key, read)
 
 
 def _recreated(fields: Mapping[str, object], node: object, *, pinned: bool, stays: bool) -> Scheduling:

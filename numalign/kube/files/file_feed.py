@@ -116,7 +116,17 @@ class FileFeed:
             self._log.failed("snapshot.failed", error, path=self._path)
             return
         if self._pods is not None:
-            await self._pass_on(self._pods, pods)
+            keys: set[Key] = set()
+            for number, pod in enumerate(pods, start=1):
+                key = pod["metadata"]["namespace"], pod["metadata"]["name"]
+                keys.add(key)
+                try:
+                    self._pods.put(pod)
+                except Exception as error:  # noqa: BLE001  one pod must not stop all others
+                    self._log.failed("snapshot.object_failed", error, object="/".join(key))
+                if not number % CROWD:
+                    await self._sleep(0)
+            self._pods.keep(keys)
         self._pod_counts = pod_counts
         self._read_at = self._clock()
 
@@ -128,19 +138,6 @@ class FileFeed:
             except Exception as error:  # noqa: BLE001  one change must not stop all others
                 self._log.failed("snapshot.failed", error, path=self._path)
             yield
-
-    async def _pass_on(self, sink: Sink, pods: Sequence[Object]) -> None:
-        keys: set[Key] = set()
-        for number, pod in enumerate(pods, start=1):
-            key = pod["metadata"]["namespace"], pod["metadata"]["name"]
-            keys.add(key)
-            try:
-                sink.put(pod)
-            except Exception as error:  # noqa: BLE001  one pod must not stop all others
-                self._log.failed("snapshot.object_failed", error, object="/".join(key))
-            if not number % CROWD:
-                await self._sleep(0)
-        sink.keep(keys)
 
     def _read(self) -> tuple[Cluster, Sequence[Change], PodCounts, Sequence[Object]]:
         """Return the cluster of the file, what it changes, and its pods.
