@@ -169,13 +169,11 @@ def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
     if fingerprint is None and value is not None:
         # It cannot be compared, and the zones are still known.
         shown = " by method ".join(named(each) for each in (value, method) if each is not None)
-        odd.mistakes.append(
-            Mistake(
-                ATTRIBUTES,
-                f"{shown} is not a known fingerprint of pods: expected {fingerprints.PREFIX} and 16"
-                f" hexadecimal digits, by method {' or '.join(fingerprints.Method)}",
-            )
+        form = (
+            f"{fingerprints.PREFIX} and 16 hexadecimal digits, by method {' or '.join(fingerprints.Method)}"
         )
+        message = f"{shown} is not a known fingerprint of pods: expected {form}"
+        odd.mistakes.append(Mistake(ATTRIBUTES, message))
     return Topology(
         name,
         zones,

@@ -54,12 +54,10 @@ class TemplatePath:
             for part in text.split(".")
             for step in ((part.removesuffix(_ELEMENTS), _ELEMENTS) if part.endswith(_ELEMENTS) else (part,))
         ]
-        if wrong := next(
-            (step for step in steps if step and step not in _WILD and not _NAME.fullmatch(step)), None
-        ):
-            raise ValueError(
-                f'"{wrong[:64]}" is not a valid step: write names with dots, [*] after a list, or *'
-            )
+        for step in steps:
+            if step and step not in _WILD and not _NAME.fullmatch(step):
+                how = "write names with dots, [*] after a list, or *"
+                raise ValueError(f'"{step[:64]}" is not a valid step: {how}')
         if "" in steps:
             raise ValueError("a name is missing: write a path like spec.tasks[*].template")
         if len(steps) > _MOST_STEPS:
@@ -102,10 +100,6 @@ def _paths(*texts: str) -> tuple[TemplatePath, ...]:
     return tuple(map(TemplatePath.read, texts))
 
 
-def _job_set(spec: str) -> tuple[TemplatePath, ...]:
-    return _paths(f"{spec}.replicatedJobs[*].template.spec.template")
-
-
 def _ray(cluster: str) -> tuple[str, str]:
     return f"{cluster}.headGroupSpec.template", f"{cluster}.workerGroupSpecs[*].template"
 
@@ -144,7 +138,7 @@ TEMPLATES: TemplatePaths = MappingProxyType(
         VOLCANO_JOB: _paths("spec.tasks[*].template"),
         POD_CLIQUE: _paths("spec"),
         ("grove.io", "PodCliqueSet"): _paths("spec.template.cliques[*].spec"),
-        ("jobset.x-k8s.io", "JobSet"): _job_set("spec"),
+        ("jobset.x-k8s.io", "JobSet"): _paths("spec.replicatedJobs[*].template.spec.template"),
         ("kubeflow.org", "JAXJob"): _paths("spec.jaxReplicaSpecs.*.template"),
         ("kubeflow.org", "MPIJob"): _paths("spec.mpiReplicaSpecs.*.template"),
         ("kubeflow.org", "PaddleJob"): _paths("spec.paddleReplicaSpecs.*.template"),
@@ -166,7 +160,9 @@ TEMPLATES: TemplatePaths = MappingProxyType(
             "spec.predictor", "spec.predictor.workerSpec", "spec.transformer", "spec.explainer"
         ),
         TRAIN_JOB: _paths("spec.trainer"),
-        **dict.fromkeys(TRAINING_RUNTIMES, _job_set("spec.template.spec")),
+        **dict.fromkeys(
+            TRAINING_RUNTIMES, _paths("spec.template.spec.replicatedJobs[*].template.spec.template")
+        ),
     }
 )
 """The types of objects that create pods, and the paths of the pods in them."""

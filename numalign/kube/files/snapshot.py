@@ -44,14 +44,6 @@ def load(
         raise BadSnapshot(error.mistakes) from error
 
 
-def read(data: bytes) -> Cluster:
-    """Return the cluster in JSON or YAML, optionally gzipped; raise `BadSnapshot`."""
-    try:
-        return of(documents.read(data))
-    except BadDocument as error:
-        raise BadSnapshot(error.mistakes) from error
-
-
 def of(
     values: Iterable[object], *, shape_history: ShapeHistory | None = None, where: str = "snapshot"
 ) -> Cluster:
