@@ -20,8 +20,6 @@ from xxhash import xxh64_hexdigest, xxh64_intdigest
 from numalign.ledger.model import PodName
 
 PREFIX = "pfp0v001"
-"""The prefix of every fingerprint of this version."""
-
 MOST_TRIES = 4096
 """The limit of sets of pods that are tried before a fingerprint counts as one of unknown pods."""
 

@@ -41,18 +41,12 @@ FIELDS = (
 )  # fmt: skip
 """The fields that are read of a configuration, and so kept; it also contains paths and addresses."""
 
-MOST_UNKNOWN = 16
-"""How many unknown options are kept by name: a newer kubelet may have them."""
+MOST_UNKNOWN, LONGEST_UNKNOWN = 16, 128
+"""How many unknown options are kept by name, as a newer kubelet may have them, and characters of each."""
 
-LONGEST_UNKNOWN = 128
-"""How many characters are kept of each."""
-
-MOST_WEIGHT = 100
-"""The largest weight in numa-score-weights."""
-
-MOST_WEIGHTS = 64
-"""The limit of weights that are read: each counts in every choice. With more, their value is not known."""
-
+MOST_WEIGHT, MOST_WEIGHTS = 100, 64
+"""The largest weight in numa-score-weights, and the limit of weights: each counts in every choice. Beyond
+either, their value is not known."""
 
 # The texts that Go's strconv.ParseBool accepts.
 _SWITCHES: Mapping[str, bool] = MappingProxyType(

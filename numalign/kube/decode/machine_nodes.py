@@ -32,8 +32,6 @@ from numalign.model.pod import Qos, Role
 from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources, ZoneId
 
 MOST_MACHINES = 512
-"""The limit of machines cached for other nodes."""
-
 MOST_DISTRIBUTED = 16
 """The limit of zones with CPUs over which reserved CPUs are distributed: their sets double with each."""
 

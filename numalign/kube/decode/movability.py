@@ -58,7 +58,6 @@ _ANNOTATIONS = frozenset(
     }
 )
 GANG_KEYS: Mapping[str, frozenset[str]] = MappingProxyType({"labels": _LABELS, "annotations": _ANNOTATIONS})
-"""The labels and the annotations of pods that run as a group."""
 
 GANGS: frozenset[GroupKind] = frozenset(
     {("batch.volcano.sh", "Job"), ("jobset.x-k8s.io", "JobSet"), ("sparkoperator.k8s.io", "SparkApplication")}

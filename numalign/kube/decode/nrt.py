@@ -52,8 +52,6 @@ MOST_ATTRIBUTES = 256
 """The limit for one node; there are half a dozen."""
 
 LONGEST_NAME = 253
-"""The limit of characters in a zone's name."""
-
 _NUMBERED = re.compile(r"(?:.*[^-0-9]-?)?([0-9]{1,9})", re.DOTALL)
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -74,8 +72,6 @@ ATTRIBUTES = "attributes"
 _INNER, _OUTER = ("resources", "costs"), (ATTRIBUTES, "topologyPolicies")
 
 AMOUNTS = ("capacity", "allocatable", "available")
-"""The fields of each resource of a zone."""
-
 WITHOUT_PODS = ("capacity", "allocatable", "allocatable")
 """The fields of a node without allocations, where the free amounts are the allocatable ones."""
 
@@ -305,7 +301,6 @@ def _without_odd(zones: Sequence[Zone], odd: _Odd) -> Sequence[Zone]:
 
 
 _PlainColumns = tuple[dict[str, int], dict[str, int], dict[str, int]]
-"""Capacity, allocatable and available by resource."""
 
 
 def _plain_columns(listed: object, amounts: Sequence[str]) -> _PlainColumns | None:

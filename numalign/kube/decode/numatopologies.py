@@ -58,7 +58,6 @@ MOST_PODS = 1024
 """The limit for one node; a kubelet runs 110 pods, unless configured otherwise."""
 
 MOST_CONTAINERS = 4096
-"""The limit for all pods together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,13 +43,9 @@ from numalign.model.resources import Kind, kind
 from numalign.model.sharing import shared
 
 REMEMBERED = 1024
-"""The size of the cache of pod templates."""
-
 UNASKED = "NUMA alignment is neither requested nor enforced for it"
 
 PodReading: TypeAlias = PodQuestion | Exempt | Invalid
-"""The result of reading a pod."""
-
 _Key = tuple[bytes, str, NamespaceRules, frozenset[str], int | None]
 _Content = tuple[Demand | None, IntentAnnotations, str, tuple[Mistake, ...]]
 

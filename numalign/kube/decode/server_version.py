@@ -13,7 +13,6 @@ from numalign.model.errors import Mistake
 GROUP, KIND = "numalign.io", "APIServerVersion"
 
 NAME = "kubernetes"
-"""The name of the only object."""
 
 
 def described(answer: object) -> dict[str, object]:

@@ -49,8 +49,6 @@ from numalign.shapes import KnownShape, LabelValues, LeftOut, RememberedShapes, 
 from numalign.shapes.keeping import in_turn, left_out
 
 KIND, NAME = "ConfigMap", "numalign-shapes"
-"""The kind and name of the ConfigMap, in the namespace of the programs."""
-
 LOSSES = "losses"
 """The key for since when nodes are degraded. No shape has this name."""
 

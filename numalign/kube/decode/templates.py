@@ -165,7 +165,6 @@ TEMPLATES: TemplatePaths = MappingProxyType(
         ),
     }
 )
-"""The types of objects that create pods, and the paths of the pods in them."""
 
 CLUSTER_SCOPED: frozenset[GroupKind] = frozenset({CLUSTER_TRAINING_RUNTIME})
 """Those that belong to no namespace."""
@@ -195,7 +194,6 @@ class TemplateLocation:
 
 
 NOWHERE = TemplateLocation("", None)
-"""The location if there is no pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,7 +481,6 @@ def _with_names(template: object) -> object:
 
 
 _OWN = frozenset({"apiVersion", "kind", "metadata", "status"})
-"""Members of every object that hold no template."""
 
 
 def _searched(workload: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:

@@ -168,7 +168,6 @@ _FIELDS = (
 )  # fmt: skip
 
 NO_POLICY = ClusterPolicy()
-"""The policy without a file."""
 
 
 def read(path: Path) -> ClusterPolicy:
