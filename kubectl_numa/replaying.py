@@ -99,7 +99,7 @@ Turn = AdmissionTurn | Observed | Deleted
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
+class ReplayedNode:
     """A node and the pods on it; `leaving` is what the next admission releases, in the order of leaving."""
 
     node: Node
@@ -124,11 +124,11 @@ class Session:
     A late observation changes its turn, and all later turns are computed again, so that no guess survives it.
     """
 
-    first: NodeState
-    turns: tuple[tuple[Turn, NodeState], ...] = ()
+    first: ReplayedNode
+    turns: tuple[tuple[Turn, ReplayedNode], ...] = ()
 
     @property
-    def now(self) -> NodeState:
+    def now(self) -> ReplayedNode:
         """Return the state after the last turn."""
         return self.turns[-1][1] if self.turns else self.first
 
@@ -156,7 +156,7 @@ class Session:
 def follow(session: Session | None, event: NodeEvent) -> tuple[Session, PredictedAdmission | None]:
     """Return the session after an event, and the prediction for a new pod; raise `BadLine` if impossible."""
     if isinstance(event, Started):
-        return Session(NodeState(event.node)), None
+        return Session(ReplayedNode(event.node)), None
     if session is None:
         raise BadLine([Mistake("", "there is no node yet: the first event must be a node")])
     match event:
@@ -199,7 +199,7 @@ def _observed(session: Session, event: Observed) -> Session:
     return session.after(event)
 
 
-def _turned(state: NodeState, turn: Turn) -> NodeState:
+def _turned(state: ReplayedNode, turn: Turn) -> ReplayedNode:
     match turn:
         case AdmissionTurn():
             return _admitted(state, turn)
@@ -208,31 +208,31 @@ def _turned(state: NodeState, turn: Turn) -> NodeState:
             node = state.node if stay.held is None else kubelet.release(state.node, [stay.held])
             if turn.seen is None:
                 rejected = Stay(stay.demand, None, seen=True)
-                return NodeState(node, {**state.pods, turn.pod: rejected}, state.leaving)
+                return ReplayedNode(node, {**state.pods, turn.pod: rejected}, state.leaving)
             # What was left when it was observed is outdated.
             return _with_truth(replace(state, node=node), turn.pod, stay.demand, replace(turn, left=None))
         case Deleted():
             gone = state.pods.get(turn.pod)
             pods = {name: other for name, other in state.pods.items() if name != turn.pod}
-            return NodeState(state.node, pods, (*state.leaving, gone) if gone else state.leaving)
+            return ReplayedNode(state.node, pods, (*state.leaving, gone) if gone else state.leaving)
         case _:
             assert_never(turn)
 
 
-def _admitted(state: NodeState, turn: AdmissionTurn) -> NodeState:
+def _admitted(state: ReplayedNode, turn: AdmissionTurn) -> ReplayedNode:
     node, pod, demand = state.released(), turn.pod, turn.demand
     if turn.truth and turn.truth.seen is not None:
-        return _with_truth(NodeState(node, state.pods), pod, demand, turn.truth)
+        return _with_truth(ReplayedNode(node, state.pods), pod, demand, turn.truth)
     admission = kubelet.admit(node, demand)
     if admission.refusal:
         pods = {**state.pods, pod: Stay(demand, None, turn.truth is not None)}
-        return NodeState(kubelet.after_admission(node, admission), pods, (Stay(demand, admission.held),))
+        return ReplayedNode(kubelet.after_admission(node, admission), pods, (Stay(demand, admission.held),))
     if turn.truth:
-        return NodeState(node, {**state.pods, pod: Stay(demand, None, seen=True)})
-    return NodeState(kubelet.charge(node, admission), {**state.pods, pod: Stay(demand, admission.held)})
+        return ReplayedNode(node, {**state.pods, pod: Stay(demand, None, seen=True)})
+    return ReplayedNode(kubelet.charge(node, admission), {**state.pods, pod: Stay(demand, admission.held)})
 
 
-def _with_truth(state: NodeState, pod: str, demand: Demand, truth: Observed) -> NodeState:
+def _with_truth(state: ReplayedNode, pod: str, demand: Demand, truth: Observed) -> ReplayedNode:
     """Return the state with what a pod really holds; wrong guesses of the same CPUs are made again."""
     places = {name: at for at, name in enumerate([WHOLE_POD, *(step.container for step in demand.steps)])}
     containers = sorted(truth.seen or (), key=lambda entry: places[entry.container])
@@ -257,7 +257,7 @@ def _with_truth(state: NodeState, pod: str, demand: Demand, truth: Observed) -> 
             admission = kubelet.admit(node, stay.demand)
             node = kubelet.charge(node, admission)
             pods[name] = Stay(stay.demand, None if admission.refusal else admission.held)
-    return NodeState(node, pods, leaving)
+    return ReplayedNode(node, pods, leaving)
 
 
 def _yielding(stay: Stay, cpus: CpuSet) -> Stay:

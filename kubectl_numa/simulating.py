@@ -153,10 +153,8 @@ def strategies(text: str) -> tuple[str, ...]:
     """Return comma-separated strategies; raise `BadInput` with every unknown one."""
     small = {name.lower(): name for name in ZONE_SCHEDULERS}
     names = [word.strip() for word in text.split(",")]
-    wrong = [name for name in names if name.lower() not in small]
-    mistakes = [Mistake("--strategies", _not_one_of(name, ZONE_SCHEDULERS)) for name in wrong]
-    if mistakes:
-        raise BadInput(mistakes)
+    if wrong := [name for name in names if name.lower() not in small]:
+        raise BadInput(Mistake("--strategies", _not_one_of(name, ZONE_SCHEDULERS)) for name in wrong)
     return tuple(dict.fromkeys(small[name.lower()] for name in names))
 
 
