@@ -258,10 +258,10 @@ class _Reader:
             pages[f"hugepages-{quantity.render_units(page)}"] = page * max(held, 0)
         path = f"{folder}/distance"
         # The kernel may report none.
-        text = self._files.optional(path)
-        distances = () if text is None else tuple(text.split())
-        if text is not None and (len(distances) != count or not all(map(str.isdigit, distances))):
-            shown = cut(text, _SHOWN)
+        reported = self._files.optional(path)
+        distances = tuple((reported or "").split())
+        if reported is not None and (len(distances) != count or not all(map(str.isdigit, distances))):
+            shown = cut(reported, _SHOWN)
             self._wrong(path, f'"{shown}" does not have one distance for each of {count} zones')
             distances = ()
         return ZoneMemory(zone, memory, None, Resources(pages), tuple(map(int, distances)))

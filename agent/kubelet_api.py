@@ -177,8 +177,7 @@ def _pods(body: bytes) -> tuple[KubeletPod, ...]:
     try:
         for name, value in members(body):
             if name == ITEMS and value is not None:
-                part = Part(value, f"items[{len(pods)}]")
-                pods.append(_sensible(part, _pod(part), _PODS))
+                pods.append(_pod(Part(value, f"items[{len(pods)}]")))
             kind = value if name == "kind" else kind
     except NoList as error:
         raise Unreachable(f"{_PODS} is invalid: {error}") from error
@@ -190,7 +189,7 @@ def _pods(body: bytes) -> tuple[KubeletPod, ...]:
 def _pod(part: Part) -> KubeletPod:
     metadata, containers = part["metadata"], part["spec"]["initContainers"].objects()
     annotations = metadata["annotations"].text_map()
-    return KubeletPod(
+    pod = KubeletPod(
         uid=metadata["uid"].required().uid(),
         namespace=metadata["namespace"].required_text(),
         name=metadata["name"].required_text(),
@@ -203,6 +202,7 @@ def _pod(part: Part) -> KubeletPod:
         created=metadata["creationTimestamp"].time(),
         from_kubelet=_SOURCE in annotations,
     )
+    return _sensible(part, pod, _PODS)
 
 
 def _asking(pod: Part) -> Iterator[AskingContainer]:

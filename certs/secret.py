@@ -222,10 +222,10 @@ def _pair(
     mistakes: list[Mistake],
 ) -> Pair | None:
     chain = _parse_file(files, cert, tls.chain, mistakes)
-    private = _parse_file(files, key, tls.private_key, mistakes)
-    if chain is None or private is None:
+    public = _parse_file(files, key, _public_key, mistakes)
+    if chain is None or public is None:
         return None
-    if tls.public(chain[0]) != tls.public(private):
+    if tls.public(chain[0]) != public:
         mistakes.append(Mistake(key, f"does not match the certificate in {cert}"))
     root = certificate.root(chain, authorities)
     if root is None:
@@ -233,6 +233,12 @@ def _pair(
             mistakes.append(Mistake(cert, f"is not signed by any authority in {CA}"))
         return None
     return Pair(certificate.as_pem(root), files[cert], files[key])
+
+
+def _public_key(content: bytes) -> bytes | str:
+    """Return the public half of a private key, or what is wrong with its file."""
+    key = tls.private_key(content)
+    return key if isinstance(key, str) else tls.public(key)
 
 
 def _parse_file(
