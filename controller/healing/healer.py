@@ -251,8 +251,8 @@ class Healer:
         # From here to the call no other task runs.
         if rules.heal is not Heal.RUNNING or rules.gate is not Gate.ENABLED or not self._may_evict():
             return
-        now, current = self.alignments.get(pod.uid), self.state.pods.get(pod.uid)
-        if now is None or not now.alignment.misaligned or self._is_written_to(pod):
+        judged, current = self.alignments.get(pod.uid), self.state.pods.get(pod.uid)
+        if judged is None or not judged.alignment.misaligned or self._is_written_to(pod):
             return
         if current is None or current.leaving or current.ended:
             return

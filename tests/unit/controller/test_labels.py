@@ -81,8 +81,9 @@ class Labelling(Replica):
 
 @contextmanager
 def labelling(work: Labelling, api: Any = None, **settings: Any) -> Iterator[None]:  # noqa: ANN401  theirs
+    server: Any = api or work
     writer = LabelWriter(
-        api or work,
+        server,
         nodes=lambda: work.classes,
         age=lambda: work.age,
         chance=lambda: 0.5,

@@ -102,8 +102,9 @@ class ShapeReplica(Replica):
         super().__post_init__()
         self.configmap = ConfigMap(self.clock)
         self.book = ShapeHistory(wall=self.clock)
+        server: Any = self.api or self.configmap
         self.writer = ShapeWriter(
-            self.api or self.configmap,
+            server,
             namespace="numalign-system",
             book=self.book,
             nodes_known=lambda: self.nodes_known,

@@ -69,7 +69,8 @@ class GatedCluster:
         self.reservations, self.count = scorer.reservations, scorer.count
         self.queue = GateQueue()
         metrics = GateMetrics(scorer.registry, self.queue.__len__)
-        pods = GatedPods(self.api or self, metrics, self.log.log, partial(wall, self.clock))
+        server: Any = self.api or self
+        pods = GatedPods(server, metrics, self.log.log, partial(wall, self.clock))
         pins = PinWriter(pods, scorer.reservations, lambda name: name not in self.deleted_nodes)
         scorer.binder.write = pins
         fit, exclusion = NodeFit(state), Exclusion(state, scorer.nodes, lambda *_pod: self.refusing)

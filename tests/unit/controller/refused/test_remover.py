@@ -40,8 +40,9 @@ class RemovalReplica(Replica):
     before_delete: Callable[[], object] = lambda: None
 
     def remover(self, api: Any = None, registry: CollectorRegistry | None = None) -> Remover:  # noqa: ANN401
+        server: Any = api or self
         return Remover(
-            api or self,
+            server,
             due=self.due,
             permitted=self.permitted,
             publish=self.events.append,

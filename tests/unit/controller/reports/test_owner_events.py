@@ -45,8 +45,9 @@ class OwnerWarning(Replica):
         super().__post_init__()
         self.cluster = Cluster({"a": ROOMY}, namespaces={TEAM: self.labels})
         state = Leader(self.cluster).state
+        server: Any = self.api or self
         self.owner_events = OwnerEvents(
-            api=self.api or self,
+            api=server,
             state=state,
             leading=self.leading,
             publish=self.events.append,
