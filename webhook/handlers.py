@@ -100,13 +100,7 @@ class Context:
     quota: QuotaReview
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The name of a decision, the response, and its bytes."""
-
-    decision: str
-    answer: Allowed | Patched | Denied
-    body: bytes
+Outcome = tuple[str, Allowed | Patched | Denied]  # The name of a decision, and the response.
 
 
 def application(  # noqa: PLR0913  its dependencies
@@ -179,7 +173,8 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
                 policy = replace(policy, rules=rules, labels=labels)
         # The caller may have invented it.
         answered_for(namespace if namespace in policy.rules else "")
-        outcome = await _ENDPOINTS[name](context, review, policy)
+        decision, answer = await _ENDPOINTS[name](context, review, policy)
+        body = encode(review.uid, answer)
     except ClusterError as error:
         context.quiet_log.warning("namespace.unread", webhook=name, error=str(error))
         return _unavailable(str(error))
@@ -187,9 +182,9 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
         error.add_note(f"while answering review {review.uid}")
         raise
     context.metrics.seconds.labels(name).observe(time.perf_counter() - calls.received_at(request))
-    context.metrics.reviews.labels(name, outcome.decision).inc()
-    _record(context, name, review, outcome)
-    return web.Response(body=outcome.body, content_type=JSON)
+    context.metrics.reviews.labels(name, decision).inc()
+    _record(context, name, review, decision, answer)
+    return web.Response(body=body, content_type=JSON)
 
 
 def _body(request: web.Request) -> bytes:
@@ -206,14 +201,15 @@ def _unavailable(why: str) -> web.Response:
     return web.json_response({"error": why}, status=HTTPStatus.SERVICE_UNAVAILABLE, headers=headers)
 
 
-def _record(context: Context, name: str, review: Review, outcome: Outcome) -> None:
+def _record(
+    context: Context, name: str, review: Review, decision: str, answer: Allowed | Patched | Denied
+) -> None:
     """Log a decision, add it to the span of the call, and audit it if it is a denial."""
-    answer, kind = outcome.answer, review.kind.kind
-    metadata = Part(review.object)["metadata"]
+    kind, metadata = review.kind.kind, Part(review.object)["metadata"]
     # The prefix of a name still to be generated is the same for all pods of a controller.
     named = review.name or metadata["name"].text() or metadata["generateName"].text()
     # Decisions that change nothing are logged at level debug.
-    line = context.log.debug if outcome.decision in {"admitted", "skipped"} else context.log.info
+    line = context.log.debug if decision in {"admitted", "skipped"} else context.log.info
     refusal = {"message": answer.message} if isinstance(answer, Denied) else {}
     line(
         "review.decided",
@@ -224,7 +220,7 @@ def _record(context: Context, name: str, review: Review, outcome: Outcome) -> No
         name=named,
         user=review.username,
         dry_run=review.dry_run,
-        decision=outcome.decision,
+        decision=decision,
         warnings=answer.warnings,
         **refusal,
         **{key: answer.audit[key] for key in PLACERS if key in answer.audit},
@@ -234,7 +230,7 @@ def _record(context: Context, name: str, review: Review, outcome: Outcome) -> No
             {
                 "numalign.review.uid": review.uid,
                 "numalign.review.dry_run": review.dry_run,
-                "numalign.decision": outcome.decision,
+                "numalign.decision": decision,
                 "k8s.namespace.name": review.namespace,
                 f"k8s.{kind.lower()}.name" if kind in _NAMED_IN_TRACES else "k8s.object.name": named,
             }
@@ -261,9 +257,9 @@ async def _mutation(context: Context, review: Review, policy: EffectivePolicy) -
         pod = created_pod(review, policy, reader=context.reader, server=known.cluster.server, kind=kind)
     except InvalidPod:
         # It is denied at validation, as it would be stored.
-        return Outcome("invalid", answer, encode(review.uid, answer))
+        return "invalid", answer
     if isinstance(pod, SkipReason):
-        return Outcome("skipped", answer, encode(review.uid, answer))
+        return "skipped", answer
     steering = Steering(settings.injection, settings.gates)
     answer = await _settled(
         known,
@@ -275,34 +271,34 @@ async def _mutation(context: Context, review: Review, policy: EffectivePolicy) -
     for placer in PLACERS:
         if placer in answer.audit:
             context.metrics.handed_over.labels(placer).inc()
-    decision = UNSTEERED if UNSTEERED in answer.audit else "admitted"
-    decision = "patched" if isinstance(answer, Patched) else decision
-    return Outcome(decision, answer, encode(review.uid, answer))
+    if isinstance(answer, Patched):
+        return "patched", answer
+    return UNSTEERED if UNSTEERED in answer.audit else "admitted", answer
 
 
 async def _validation(context: Context, review: Review, policy: EffectivePolicy) -> Outcome:
     if is_change(review):
-        return _validated(review, judge_change(review, policy))
+        return _named(judge_change(review, policy))
     try:
         pod = created_pod(review, policy, reader=context.reader)
     except InvalidPod as error:
-        return _validated(review, refuse_broken(error), "invalid")
+        return _named(refuse_broken(error), "invalid")
     if pod is SkipReason.SILENT:
         answer = context.quota.limited(review, policy, Allowed())
-        return _validated(review, answer if answer != Allowed() else pod)
+        return _named(answer if answer != Allowed() else pod)
     if isinstance(pod, SkipReason):
-        return _validated(review, pod)
+        return _named(pod)
     decision = await _decided(context, pod.request)
     context.metrics.decisions.labels(decision.state).inc()
     context.metrics.below.count(pod.request.namespace, shortfalls(pod.request))
-    return _validated(review, context.quota.limited(review, policy, validate(pod.request, decision)))
+    return _named(context.quota.limited(review, policy, validate(pod.request, decision)))
 
 
 async def _workloads(context: Context, review: Review, policy: EffectivePolicy) -> Outcome:
     mode, server = context.settings.workloads, context.known.cluster.server
     reviewed = await result_of(workload(review, policy, reader=context.reader, server=server))
     if isinstance(reviewed, SkipReason) or mode is Workloads.OFF:
-        return _validated(review, SkipReason.SILENT)
+        return _named(SkipReason.SILENT)
     decisions: dict[PodQuestion, AdmissionDecision] = {}
     for pod in reviewed.questions(mode):
         if decisions:
@@ -313,7 +309,7 @@ async def _workloads(context: Context, review: Review, policy: EffectivePolicy) 
         context.metrics.decisions.labels(decisions[pod].state).inc()
         return decisions[pod]
 
-    return _validated(review, judge(reviewed, decide, mode=mode))
+    return _named(judge(reviewed, decide, mode=mode))
 
 
 async def _decided(context: Context, pod: PodQuestion) -> AdmissionDecision:
@@ -335,11 +331,11 @@ async def _decided(context: Context, pod: PodQuestion) -> AdmissionDecision:
     return decision
 
 
-def _validated(review: Review, answer: Allowed | Denied | SkipReason, decision: str = "") -> Outcome:
+def _named(answer: Allowed | Denied | SkipReason, decision: str = "") -> Outcome:
     if isinstance(answer, SkipReason):
-        answer, decision = Allowed(), "skipped"
+        return "skipped", Allowed()
     named = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
-    return Outcome(decision or named, answer, encode(review.uid, answer))
+    return decision or named, answer
 
 
 def validate(pod: PodQuestion, decision: AdmissionDecision) -> Allowed | Denied:

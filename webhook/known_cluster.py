@@ -43,10 +43,8 @@ class KnownCluster:
         settled: Callable[[], object] = lambda: None,
     ) -> None:
         self.cluster, self.feed = cluster, feed
-        self.unpinned: set[str] = set()
-        self.cache = ClusterCache()
-        self._settled = settled
-        self._log = log
+        self.unpinned, self.cache = set[str](), ClusterCache()
+        self._settled, self._log = settled, log
         self._counts: dict[str, int] = {}
         self._problems_logged = 0
         self._next_settled = asyncio.Event()

@@ -26,10 +26,6 @@ RECENT_SECONDS = 5.0
 
 LONGEST_NAME = 253  # The limit of characters in the name of a pod (k8s.io/apimachinery, IsDNS1123Subdomain).
 OVER_QUOTA = "over-quota"  # The state in the audit annotations of a denied pod.
-_ADVICE = (
-    "Delete pods that are not needed, or ask your platform team for a higher limit: the label"
-    f" {EXCLUSIVE_CPUS} of the namespace, or exclusiveCPUs in the policy file."
-)
 
 
 @dataclass(eq=False, slots=True)
@@ -108,7 +104,11 @@ class QuotaReview:
         if counted + cpus > limit:
             then = "it never gets them" if cpus > limit else "it gets them once others end"
             text = f"{may_have} exclusive CPUs, its pods request {counted} and this one {cpus}"
-            answer = _beyond(text, f". {_ADVICE}", f": {then}", answer, reaction)
+            advice = (
+                ". Delete pods that are not needed, or ask your platform team for a higher limit: the label"
+                f" {EXCLUSIVE_CPUS} of the namespace, or exclusiveCPUs in the policy file."
+            )
+            answer = _beyond(text, advice, f": {then}", answer, reaction)
         if isinstance(answer, Allowed) and not review.dry_run:
             self.recent.add(key, max(0, cpus - (existing - others)))
         return answer

@@ -172,10 +172,7 @@ Connection = TypeVar("Connection", bound=OpenConnection)
 
 @dataclass(slots=True)
 class AcceptedQueue(Generic[Connection]):
-    """Accepted connections that are not set up yet.
-
-    Most turns go to addresses that were served before, the others to the rest; one address after the other.
-    """
+    """Accepted connections that are not set up yet, by address; most turns go to those served before."""
 
     table: ConnectionTable
     _known: dict[Peer, dict[Connection, None]] = field(default_factory=dict)

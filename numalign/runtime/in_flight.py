@@ -103,10 +103,7 @@ class Overloaded(Exception):
 
 
 class Peer(NamedTuple):
-    """A caller: its address, and whether a certificate gives it precedence.
-
-    With a namespace, the part of a caller's calls that are about pods in it.
-    """
+    """A caller, or its calls about pods in a namespace; a certificate gives precedence to a `proven` one."""
 
     address: str
     proven: bool = False

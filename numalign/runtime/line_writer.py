@@ -40,18 +40,12 @@ class LineResult(StrEnum):
 
 
 class LineWriter:
-    """Writes lines to the file at a path, or to the open file `standard` if it is None.
-
-    `lines` counts them by `LineResult`. Lines that cannot be written are lost, which is logged at most once a
-    minute, if there is a log.
-    """
+    """Writes lines to the file at a path, or to the open file `standard`; counts and logs lost ones."""
 
     def __init__(
         self, path: Path | None, *, lines: Counter, log: Log | None, standard: int = _STDOUT_FD
     ) -> None:
-        self._path = path
-        self._standard = standard
-        self._lines = lines
+        self._path, self._standard, self._lines = path, standard, lines
         self._quiet_log = QuietLog(log) if log else None
         self._queue = queue.Queue[bytes | None](MOST_WAITING)
         self._cut_off = False

@@ -79,11 +79,7 @@ class Log:
 
 @dataclass(slots=True)
 class QuietLog:
-    """A log for events that others can cause as often as they like.
-
-    Each event has at most `lines` lines in `every` seconds. The field `unsaid` is the number of omitted lines
-    since the last one, if any.
-    """
+    """Logs each event at most `lines` times in `every` seconds; `unsaid` counts those omitted before."""
 
     log: Log
     every: float = QUIET_SECONDS

@@ -27,7 +27,7 @@ from prometheus_client import CollectorRegistry, Counter
 from numalign.runtime import about
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
-from numalign.runtime.tracing import CallSpan, SpanAttributes, is_current
+from numalign.runtime.tracing import CURRENT, CallSpan, SpanAttributes
 
 MOST_WAITING = 2048  # The limit of queued spans; with all attributes a span takes a few KB.
 TOGETHER = 512  # Spans that are sent at once.
@@ -76,22 +76,20 @@ class OtlpTracer:
     def called(self, name: str, headers: Mapping[str, str]) -> Iterator[CallSpan | None]:
         """Provide the span of a received call, in the trace of its headers."""
         context = _PROPAGATOR.extract(headers)
-        with (
-            self._span(name, context, SpanKind.SERVER) as span,
-            self._recorded(span) as recorded,
-            is_current(recorded),
-        ):
-            yield recorded
+        with self._span(name, context, SpanKind.SERVER) as span, self._recorded(span) as recorded:
+            token = CURRENT.set(recorded)
+            try:
+                yield recorded
+            finally:
+                CURRENT.reset(token)
 
     @contextmanager
     def writing(
         self, name: str, attributes: SpanAttributes, headers: dict[str, str]
     ) -> Iterator[CallSpan | None]:
         """Provide the span of a sent call, and add the trace to its headers."""
-        with (
-            self._span(name, kind=SpanKind.CLIENT, attributes=attributes) as span,
-            self._recorded(span) as recorded,
-        ):
+        started = self._span(name, kind=SpanKind.CLIENT, attributes=attributes)
+        with started as span, self._recorded(span) as recorded:
             _PROPAGATOR.inject(headers)
             yield recorded
 
@@ -113,9 +111,7 @@ class CountingExporter(SpanExporter):
     """Sends spans by another exporter, and counts and logs the outcomes."""
 
     def __init__(self, exporter: SpanExporter, spans: Counter, log: Log) -> None:
-        self._exporter = exporter
-        self._spans = spans
-        self._quiet_log = QuietLog(log)
+        self._exporter, self._spans, self._quiet_log = exporter, spans, QuietLog(log)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send spans; called by the thread of the queue."""

@@ -97,11 +97,7 @@ class Loaded(Generic[T]):
 
 
 def from_command_line(model: type[T], *, prog: str, argv: Sequence[str], environ: Mapping[str, str]) -> T:
-    """Return the settings of a program that is starting, or exit if there is nothing to start.
-
-    `--help`, `--version` and `--print-config` are answered on standard output with exit code 0. Mistakes are
-    listed on standard error with exit code 2.
-    """
+    """Return the settings of a program that starts, or exit: with 0 after `--help` and its like, or 2."""
     questions = _flags(model, argv).questions
     if "help" in questions:
         _leave(sys.stdout, usage(model, prog=prog), code=0)
@@ -125,10 +121,7 @@ def _leave(stream: TextIO, text: str, *, code: int) -> NoReturn:
 
 
 def load(model: type[T], *, argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[T]:
-    """Return the settings from flags, then the environment, then the file of `--config`, then defaults.
-
-    Raise `SettingsError` with all mistakes. A value that another source overrides is not checked.
-    """
+    """Return each value of the first source that has it; raise `SettingsError` with all mistakes."""
     in_environment = sources.environment(environ, names=model.model_fields, renamed=model.renamed)
     readings = [_flags(model, argv), in_environment]
     paths = [reading.values[sources.CONFIG] for reading in readings if sources.CONFIG in reading.values]
@@ -136,6 +129,7 @@ def load(model: type[T], *, argv: Sequence[str], environ: Mapping[str, str]) -> 
         readings.append(Reading(mistakes=(Mistake(paths[0].origin, "needs a path"),)))
     elif paths:
         readings.append(sources.file(Path(paths[0].text), names=model.model_fields, renamed=model.renamed))
+    # A value that another source overrides is not checked.
     values = dict(ChainMap(*(dict(reading.values) for reading in readings)))
     values.pop(sources.CONFIG, None)
     settings, bad = _validated(model, values)

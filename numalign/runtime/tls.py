@@ -113,10 +113,8 @@ class Keeper:
         client_ca: Path | None = None,
     ) -> None:
         """Load the first pair; raise `BadPair`, because a server without one must not start."""
-        self.files = pair
-        self.client_ca = client_ca
-        self._log = log
-        self._clock = clock
+        self.files, self.client_ca = pair, client_ca
+        self._log, self._clock = log, clock
         self._expiry = Gauge(
             f"{PREFIX}tls_certificate_expiry_timestamp_seconds",
             "Expiry of the serving certificate, as a Unix time.",

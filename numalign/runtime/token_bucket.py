@@ -7,11 +7,8 @@ class TokenBucket:
     """Holds up to `burst` tokens, and gets `per_second` of them; it begins full."""
 
     def __init__(self, per_second: float, burst: int, *, clock: Callable[[], float]) -> None:
-        self._per_second = per_second
-        self._burst = burst
-        self._clock = clock
-        self._tokens = float(burst)
-        self._filled = clock()
+        self._per_second, self._burst, self._clock = per_second, burst, clock
+        self._tokens, self._filled = float(burst), clock()
 
     def take(self) -> bool:
         """Take a token; False if there is none."""

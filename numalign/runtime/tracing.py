@@ -6,8 +6,8 @@ other modules see a `Tracer`, or None. `current` returns the span of the call th
 attributes during the call: tasks started for a call belong to it too.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -42,22 +42,12 @@ class Tracer(Protocol):
         """Return the span of a sent call, and add the trace to its headers."""
 
 
-_CURRENT: ContextVar[CallSpan | None] = ContextVar("call_span", default=None)
+CURRENT: ContextVar[CallSpan | None] = ContextVar("call_span", default=None)
 
 
 def current() -> CallSpan | None:
     """Return the span of the current call; None without one, or if it is not recorded."""
-    return _CURRENT.get()
-
-
-@contextmanager
-def is_current(span: CallSpan | None) -> Iterator[None]:
-    """Set the result of `current` inside the `with`."""
-    token = _CURRENT.set(span)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+    return CURRENT.get()
 
 
 def exporting(
