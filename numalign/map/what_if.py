@@ -42,8 +42,14 @@ from numalign.map.views import (
 from numalign.model.constraints import Constraints
 from numalign.model.errors import BadInput, BadPod, Mistake
 from numalign.runtime.cooperative import TimeSlice, computed, patiently
-from numalign.scheduling.current_answers import CurrentAnswers, current_answers
-from numalign.scheduling.node_explanation import Chance, NodeExplanation, Rules, counted_by_reason
+from numalign.scheduling.node_explanation import (
+    Chance,
+    CurrentAnswers,
+    NodeExplanation,
+    Rules,
+    counted_by_reason,
+    current_answers,
+)
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import AT_ONCE, PendingPod, SchedulerState
 

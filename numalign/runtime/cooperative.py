@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple, Protocol, TypeVar
 
-from numalign.lru import ENTRY_BYTES, LRU
+from numalign.lru import LRU
 
 Result = TypeVar("Result")
 
@@ -45,16 +45,12 @@ class _AwaitedTurn(NamedTuple):
     begins: asyncio.Future[None]
 
 
-def _spent() -> LRU[Tenant, float]:
-    return LRU(MOST_TENANTS, weigh=lambda _tenant, _seconds: ENTRY_BYTES)
-
-
 @dataclass(slots=True)
 class WorkQueue:
     """The calls that wait for their next turn; one begins in each round of the event loop."""
 
     _waiting: dict[Tenant, list[_AwaitedTurn]] = field(default_factory=dict)
-    _spent: LRU[Tenant, float] = field(default_factory=_spent)
+    _spent: LRU[Tenant, float] = field(default_factory=lambda: LRU(MOST_TENANTS))
     _served: float = 0.0
     _numbers: "count[int]" = field(default_factory=count)
     _rounds: "count[int]" = field(default_factory=count)
