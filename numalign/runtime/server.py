@@ -300,10 +300,9 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
     state.tracer = tracer
     try:
         async with listening(app, settings, clock=clock, grace=grace) as place:
-            renewal: dict[str, BackgroundTask] = {}
+            beside: dict[str, BackgroundTask] = {**tasks, "lag": partial(measure_lag, state.registry)}
             if place.keeper and settings.calls_port and settings.calls_port.reload_seconds:
-                renewal["tls"] = partial(place.keeper.watch, every=settings.calls_port.reload_seconds)
-            beside = {**tasks, **renewal, "lag": partial(measure_lag, state.registry)}
+                beside["tls"] = partial(place.keeper.watch, every=settings.calls_port.reload_seconds)
             async with _running(beside, log=log, stop=stop) as failed:
                 await stop.asked.wait()
                 # Not ready, but still serving, so that no call meets a closed listener.
