@@ -94,9 +94,9 @@ class KnownCluster:
                     "namespaces": len(self.cluster.namespaces),
                     "problems": len(self.cluster.problems),
                 }
-                earlier, self._counts = self._counts, counts
+                last, self._counts = self._counts, counts
                 # A live cluster changes all the time.
-                line = self._log.debug if counts == earlier else self._log.info
+                line = self._log.debug if counts == last else self._log.info
                 line("snapshot.loaded", **counts, ignored=dict(ignored))
-                if not earlier:
+                if not last:
                     self._settled()
