@@ -17,9 +17,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from numalign.lru import LRU
+
+if TYPE_CHECKING:
+    from numalign.cache.pace import Pace
 
 Result = TypeVar("Result")
 
@@ -180,16 +183,7 @@ async def result_of(work: Generator[None, None, Result], time_slice: TimeSlice |
         await time_slice.share()
 
 
-class Pace(Protocol):
-    """How answers are computed, see `numalign.cache.pace`."""
-
-    def in_steps(
-        self, answer: Callable[[], Result], over: Callable[[], bool]
-    ) -> Generator[None, None, Result]:
-        """Compute an answer in steps, each until its time is over."""
-
-
-async def computed(pace: Pace, answer: Callable[[], Result]) -> Result:
+async def computed(pace: "Pace", answer: Callable[[], Result]) -> Result:
     """Compute an answer, while other tasks run in between."""
     time_slice = TimeSlice()
     return await result_of(pace.in_steps(answer, time_slice.is_over), time_slice)
