@@ -20,11 +20,8 @@ def main() -> int:
 
 
 def _settle() -> None:
-    """Keep later garbage collections away from the nodes: with 15,000 nodes each would take 0.1 s.
-
-    Reviews that wait meanwhile would be delayed as much. Frozen objects are still freed when their reference
-    count reaches 0.
-    """
+    """Keep later collections away from the nodes: with 15,000 nodes each would delay reviews by 0.1 s."""
+    # Frozen objects are still freed when their reference count reaches 0.
     gc.collect()
     gc.freeze()
 

@@ -74,8 +74,7 @@ T = TypeVar("T")
 JSON = "application/json"
 BINDING = GroupVersionKind("", "v1", "Binding")
 
-PODS_BELOW = web.AppKey("pods_below", PodsBelow)
-"""The count of pods in an application, which must be kept up to date."""
+PODS_BELOW = web.AppKey("pods_below", PodsBelow)  # The count of pods, which must be kept up to date.
 
 # OpenTelemetry has attribute names for these kinds (semantic conventions of k8s resources).
 _NAMED_IN_TRACES = frozenset(

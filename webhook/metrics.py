@@ -36,9 +36,7 @@ from webhook.known_cluster import KnownCluster
 from webhook.mutate import PLACERS
 
 LOOK_SECONDS = 1.0  # How often to check whether the rules have changed.
-SHARE = 4
-"""The pause as a multiple of the work: namespaces may change all the time, and all pods are counted again."""
-
+SHARE = 4  # The pause as a multiple of the work: namespaces may change all the time, and all pods count.
 UNNAMED = ""  # The label for all namespaces that are not named; no namespace can have this name.
 
 

@@ -36,12 +36,8 @@ from webhook import patch
 from webhook.patch import Mode, Operation, Unsteered
 from webhook.review import Allowed, Patched, ReviewedPod
 
-UNSTEERED = "unsteered"
-"""The audit annotation of a pod that was left unchanged, although something could have been written."""
-
-CLASSES, SCHEDULER, GATE, KEPT = "classes", "scheduler", "gate", "do-not-disrupt"
-"""The audit annotations of what was written."""
-
+UNSTEERED = "unsteered"  # The audit annotation of a pod left unchanged, though there was something to write.
+CLASSES, SCHEDULER, GATE, KEPT = "classes", "scheduler", "gate", "do-not-disrupt"  # Those of what is written.
 PLACERS = (SCHEDULER, GATE)  # Those for what places the pod.
 AVOIDED = "avoided"  # The audit annotation with the nodes that a pod should avoid.
 

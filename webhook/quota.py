@@ -21,9 +21,7 @@ from numalign.model.intent import EXCLUSIVE_CPUS
 from webhook.known_cluster import KnownCluster
 from webhook.review import MESSAGE_PREFIX, Allowed, Denied, Review, StatusReason, long_warning
 
-RECENT_SECONDS = 5.0
-"""How long an admitted pod counts that the watch does not show: it shows nearly all within a second."""
-
+RECENT_SECONDS = 5.0  # How long an admitted pod counts that the watch does not show; most come in one.
 LONGEST_NAME = 253  # The limit of characters in the name of a pod (k8s.io/apimachinery, IsDNS1123Subdomain).
 OVER_QUOTA = "over-quota"  # The state in the audit annotations of a denied pod.
 

@@ -28,9 +28,7 @@ Result = TypeVar("Result")
 
 SECONDS = 0.001  # How long one task may delay the others, if no single step takes longer.
 CALL_SECONDS = 0.005  # The same for a call: most questions need only a few turns.
-SHORT_SECONDS = 0.05
-"""What a usual question takes. Calls that have taken less are alike; longer ones by multiples of it."""
-
+SHORT_SECONDS = 0.05  # What a usual question takes; calls that have taken less are alike.
 SHARED_TURNS = 4  # One of so many turns goes by namespace.
 MOST_TENANTS = 4096  # The limit of namespaces whose time is known; a caller can invent more.
 

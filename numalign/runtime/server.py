@@ -62,8 +62,7 @@ COLLECTED_AFTER = (1_000, 1_000, 100)
 # every connection, even for one that never sends anything.
 TLS_RECORD = 16 * 1024
 
-TICK_SECONDS = 0.05
-"""Between two ticks: they take a thousandth of a CPU, and detect a stall of a millisecond each second."""
+TICK_SECONDS = 0.05  # Takes a thousandth of a CPU, and detects stalls of a millisecond each second.
 
 BackgroundTask = Callable[[], Awaitable[None]]
 
@@ -112,9 +111,8 @@ def application(  # noqa: PLR0913  what a server is made of
 ) -> web.Application:
     """Return a program's own routes, on a server with limits.
 
-    `listening` serves health and metrics beside it. A check returns None when all is well, else what is
-    missing. Bodies are read, within `limits` and `timeouts`, before a handler is called, which finds them in
-    `calls.body`. `state` is served at `/debug/state`, with the server's own state; None omits that route.
+    `listening` serves health and metrics beside it. Bodies are read, within `limits` and `timeouts`, before a
+    handler is called, which finds them in `calls.body`. Without `state` there is no `/debug/state`.
     """
     # Longer bodies are rejected as they are read, where all limits are counted.
     app = web.Application(middlewares=[calls.called])
@@ -177,8 +175,7 @@ async def listening(
 
     The port for health and metrics is the first to open and the last to close; a program that answers no
     calls has no other. At the end open calls get up to `grace` seconds, and the remaining ones are cut off.
-    Raise `BadPair` or `CannotListen` before anything is served. The event `server.listening` has the actual
-    ports.
+    Raise `BadPair` or `CannotListen` before anything is served.
     """
     state, calls_port = app[SERVER_STATE], settings.calls_port
     state.keeper = None

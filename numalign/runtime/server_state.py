@@ -27,8 +27,7 @@ from numalign.runtime.tls import Keeper
 from numalign.runtime.tracing import Tracer
 
 Check = Callable[[], str | None]  # A readiness check: what is missing, None when ready.
-DebugState = Callable[[], Mapping[str, object]]
-"""The state of a program for `/debug/state`; anything that JSON or `str` can show."""
+DebugState = Callable[[], Mapping[str, object]]  # For `/debug/state`: what JSON or `str` can show.
 
 
 class Counters:

@@ -16,8 +16,7 @@ from prometheus_client import CollectorRegistry
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.logs import Log
 
-SpanAttributes = Mapping[str, str | bool | int]
-"""The attributes of a span. They are cut when stored; none may be the value of an annotation."""
+SpanAttributes = Mapping[str, str | bool | int]  # Cut when stored; none may be the value of an annotation.
 
 
 class CallSpan(Protocol):
