@@ -1,8 +1,4 @@
-"""
-The version of numalign.
-
-Both `--version` and the build metric use it, so that they never differ.
-"""
+"""The version of numalign, the same for `--version` and the build metric."""
 
 from importlib import metadata
 
