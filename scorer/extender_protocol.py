@@ -186,15 +186,11 @@ def read_rank(body: bytes) -> tuple[Mapping[str, Any], tuple[str, ...] | None]:
 
 def answer_filter(call: Candidates, filtered: Filtered) -> bytes:
     """Return the response to filter; nodes in `fit` must be part of the call."""
-    fit = tuple(filtered.fit)
-    items = None if call.nodes is None else [orjson.Fragment(call.nodes[name]) for name in fit]
-    result = {
-        "Nodes": None if items is None else {"metadata": {}, "items": items},
-        "NodeNames": fit if items is None else None,
-        "FailedNodes": filtered.failed,
-        "FailedAndUnresolvableNodes": filtered.unresolvable,
-    }
-    return orjson.dumps({**_FILTER_RESULT, **result})
+    failed = {"FailedNodes": filtered.failed, "FailedAndUnresolvableNodes": filtered.unresolvable}
+    if call.nodes is None:
+        return orjson.dumps({**_FILTER_RESULT, **failed, "NodeNames": tuple(filtered.fit)})
+    items = [orjson.Fragment(call.nodes[name]) for name in filtered.fit]
+    return orjson.dumps({**_FILTER_RESULT, **failed, "Nodes": {"metadata": {}, "items": items}})
 
 
 def answer_filter_error(error: str) -> bytes:
@@ -251,7 +247,7 @@ def read_pod(part: Part) -> Mapping[str, Any]:
     """Return a pod, of which only the metadata is checked."""
     pod = needed_object(part)
     if pod is None:
-        return _NOTHING
+        return {}
     kind, metadata = part["kind"], part["metadata"]
     if kind.value not in (None, "Pod"):
         kind.wrong(f"must be Pod, not {named(kind.value)}")
@@ -365,8 +361,6 @@ def _victims(part: Part, *, whole: bool) -> Victims:
 
 # A call with names as Go writes it: the pod, no nodes, and the names.
 _BEFORE_NAMES = b',"Nodes":null,"NodeNames":['
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 _FIRST = '{"Host":"'
 _NEXT = f",{_FIRST}"

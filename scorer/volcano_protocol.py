@@ -144,7 +144,7 @@ def answer_task(error: str = "") -> bytes:
 
 def _task(part: Part) -> Task:
     if needed_object(part) is None:
-        return _NO_TASK
+        return Task("", "", "", {})
     spelled(part, "UID", "Name", "Namespace", "NodeName", "Pod")
     return Task(
         uid=part["UID"].required_text(),
@@ -160,6 +160,3 @@ def _node_name(part: Part) -> str:
         return ""
     spelled(part, "Name")
     return part["Name"].required_text()
-
-
-_NO_TASK = Task("", "", "", {})

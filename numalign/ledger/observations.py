@@ -80,9 +80,7 @@ def _together(node: Node, records: Iterable[PlacementRecord]) -> Mapping[tuple[s
     for record in records:
         if all(names.issuperset(zones) for zones in record.held):
             for zones, bag in record.held.items():
-                held = total[tuple(sorted(zones))]
-                for name, amount in bag.items():
-                    held[name] += amount
+                total[tuple(sorted(zones))].update(bag)
     return total
 
 

@@ -85,9 +85,7 @@ class _NodeEntry:
     def reports_on(self, pod: AssignedPod) -> tuple[PlacementRecord | None, frozenset[str]]:
         """Return what was seen of a pod, and the resources for which the agent's report is impossible."""
         record = None if pod.uid in self.observed else (self.reported or {}).get(pod.uid)
-        return self.seen(pod), frozenset(
-            name for bag in (record.held if record else {}).values() for name in bag
-        )
+        return self.seen(pod), frozenset().union(*record.held.values() if record else ())
 
 
 class Reservations:

@@ -204,10 +204,7 @@ def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wan
     return _MoverSearch(pod, priority, cluster, plans, progress, effort or Effort()).run(names)
 
 
-_Cost = tuple[int, int, int, tuple[PodName, ...]]
-
-
-def cost(moved: Sequence[Resident]) -> _Cost:
+def cost(moved: Sequence[Resident]) -> tuple[int, int, int, tuple[PodName, ...]]:
     """Return the cost of moving these: their number, priorities, ages; and names."""
     return (
         len(moved),

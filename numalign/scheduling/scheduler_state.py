@@ -101,15 +101,8 @@ class PendingPod:
     def assigned_pod(self, *, now: float) -> AssignedPod:
         """Return the pod as the ledger stores it."""
         name, demand = (self.namespace, self.name), None if self.demand == _UNREAD else self.demand
-        return AssignedPod(
-            self.uid,
-            name,
-            demand,
-            Stage.RESERVED,
-            since=now,
-            created=self.created,
-            intent=self.question.intent,
-        )
+        intent = self.question.intent
+        return AssignedPod(self.uid, name, demand, Stage.RESERVED, now, self.created, intent=intent)
 
 
 _UNREAD = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
