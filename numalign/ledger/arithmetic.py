@@ -60,10 +60,7 @@ def entries(amounts: Amounts) -> Iterator[tuple[ZoneSet, str, int]]:
 
 
 def moved(node: Node, amounts: Amounts, sign: int) -> Node:
-    """Return the node with these amounts more free, or less with a sign of -1.
-
-    No zone gets below zero, or above its allocatable amount.
-    """
+    """Return the node with these amounts more free, or less if -1, within zero and what is allocatable."""
     free = {zone.id: dict(zone.free) for zone in node.zones}
     most = {zone.id: zone.allocatable for zone in node.zones}
     for zones, name, amount in entries(amounts):

@@ -70,10 +70,7 @@ def given_out(node: Node, name: str) -> bool:
 
 
 def static_facts(node: Node) -> tuple[object, ...]:
-    """Return everything on which trust depends: as long as that is the same, so is the result.
-
-    None of it changes as pods come and go.
-    """
+    """Return all that trust depends on, whichever pods come and go: if it is the same, so is the result."""
     every = chain(node.zones, node.health.zones if node.health else ())
     zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in every)
     managers = (node.cpu_manager, node.memory_manager)

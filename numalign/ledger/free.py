@@ -99,10 +99,7 @@ def _observed(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None
 
 
 def _allocated(node: Node, holding: Sequence[AssignedPod], held: Amounts) -> Node:
-    """Return the empty node after it allocated all that is held, by ids of CPUs.
-
-    If it is not known which CPUs a pod has, any others of their zones are equivalent.
-    """
+    """Return the empty node after it allocated all that is held, by ids of CPUs where these are known."""
     records = ((pod, pod.record) for pod in holding if pod.record and node.machine)
     known = [(pod, record.source, record.cpus) for pod, record in records if record.cpus is not None]
     once = twice = 0
@@ -112,6 +109,7 @@ def _allocated(node: Node, holding: Sequence[AssignedPod], held: Amounts) -> Nod
     cpus = {pod.uid: ids for pod, source, ids in known if not ids & twice or source is Source.KUBELET}
     if not cpus:
         return arithmetic.allocated(node, held)
+    # For the other pods, any CPUs of their zones are equivalent.
     some, _ = _recorded(node, (pod for pod in holding if pod.uid not in cpus))
     others, _ = _recorded(node, (pod for pod in holding if pod.uid in cpus))
     rest = {zones: {name: bag[name] for name in bag if name != CPU} for zones, bag in others.items()}
@@ -148,10 +146,7 @@ def _contradicted(info: NodeInfo, node: Node) -> bool:
 
 
 def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None:
-    """Return what the topology reports as free, less what came since, plus what left since.
-
-    Return None if the fingerprint does not match.
-    """
+    """Return what the topology reports as free, less what came, plus what left; None if it does not match."""
     if info.fingerprint is None:
         return None
     # It certainly accounts for pods that were admitted long ago, and perhaps for the others.
@@ -179,10 +174,7 @@ def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None
 
 
 def _reported(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float) -> _Counted:
-    """Return what the topology reports as free, less all that may not be in it yet.
-
-    What left counts only when the topology reports it.
-    """
+    """Return what the topology reports as free, less all that may not be in it; what left is not added."""
     recent = [pod for pod in holding if not pod.admitted or pod.since > before]
     node, _ = _less_unlisted(info.node, (pod for pod in holding if pod not in recent))
     node, _ = _less(node, recent)
@@ -291,10 +283,7 @@ def _unlisted(node: Node, pod: AssignedPod) -> Resources:
 
 
 def with_occupants(node: Node, pods: Iterable[AssignedPod], *, exact: bool) -> Node:
-    """Return the node with the zones that these pods hold.
-
-    Unless `exact`, no pod can be sure to be alone there.
-    """
+    """Return the node with the zones that these pods hold; unless `exact`, none is sure to be alone there."""
     every, occupied, exclusive = frozenset(node.ids), NO_ZONES, NO_ZONES
     ids = {zone.name: zone.id for zone in node.zones}
     for pod in pods:

@@ -384,10 +384,7 @@ class Reservations:
         return counts
 
     def count_by_source(self, names: Iterable[str]) -> Mapping[str, int]:
-        """Return how many pods hold exclusive resources on these nodes, by how that is known.
-
-        For a pod that counts as `unknown`, what it holds is not fully known.
-        """
+        """Return how many pods hold exclusive resources on these nodes, by source, and those `UNKNOWN`."""
         counts = Counter[str]()
         for info in filter(None, map(self.node_info, names)):
             for pod in info.assigned_pods:

@@ -110,10 +110,7 @@ class Remedy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One pod that moves, and what it would get.
-
-    One that returns to its node comes `after` the pod that it made room for.
-    """
+    """A pod that moves, and what it would get; one that returns comes `after` the pod it made room for."""
 
     resident: Resident
     node: str
@@ -282,10 +279,7 @@ class _MoverSearch:
     def _ask(
         self, pod: Newcomer, names: Sequence[str], uid: str = ""
     ) -> tuple[list[str], Mapping[str, NotEligible], list[str], Batch]:
-        """Return the nodes whose zones take a pod now, the best first.
-
-        And which nodes it may not use, which it may, and the answers of the latter.
-        """
+        """Return the nodes that take a pod now, best first; those it may not use, or may; and their answers."""
         cluster = self.cluster
         kept_away = cluster.cache.not_eligible(names, pod.constraints, now=cluster.now)
         open_ = [name for name in names if name not in kept_away]

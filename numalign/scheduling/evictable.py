@@ -103,10 +103,7 @@ MAKES_ANEW: frozenset[GroupKind] = frozenset(
 
 
 def obstacle(pod: Mapping[str, object]) -> Obstacle | None:
-    """Return the first obstacle to moving this v1 Pod, which is not validated; None if it may be evicted.
-
-    Never raises.
-    """
+    """Return the first obstacle to moving this v1 Pod, None if it may be evicted; never raise for any pod."""
     metadata, spec, status = pod.get("metadata"), pod.get("spec"), pod.get("status")
     annotations = _dict(inner(metadata, "annotations"))
     references, volumes = inner(metadata, "ownerReferences"), inner(spec, "volumes")

@@ -129,19 +129,14 @@ class NodeAnswers:
             answers.append(answer)
         return answers
 
-    def of_not_eligible(
-        self, reasons_by_name: Mapping[str, NotEligible], pod: PendingPod
-    ) -> list[NodeAnswer]:
-        """Return the answers of nodes that the pod may not use.
-
-        For one that will take pods again, a permanent refusal takes precedence.
-        """
-        later = [name for name, why in reasons_by_name.items() if not why.lasting]
+    def of_not_eligible(self, away: Mapping[str, NotEligible], pod: PendingPod) -> list[NodeAnswer]:
+        """Return the answers of nodes that the pod may not use; permanent refusals before passing reasons."""
+        later = [name for name, why in away.items() if not why.lasting]
         never = {answer.name: answer for answer in self.of(later, pod) if answer.permanent}
         return [
             never.get(name)
             or NodeAnswer(name, None, fits=False, permanent=why.lasting, reason=kept_away(why.unmet))
-            for name, why in reasons_by_name.items()
+            for name, why in away.items()
         ]
 
     def not_eligible(self, names: Sequence[str], pod: PendingPod) -> Mapping[str, NotEligible]:

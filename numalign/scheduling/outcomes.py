@@ -83,20 +83,13 @@ class _Observer:
         self.publish(Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, message))
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """When a node refused a pod, and the pod's question; None if that could not be read."""
-
-    question: Question | None
-    at: float
-
-
 class Outcomes(_Observer):
     """Compares the refusals of kubelets with what was predicted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._last: LRU[str, _Refusal] = LRU(REMEMBERED_NODES)
+        # The question of the refused pod, None if that could not be read, and when that was.
+        self._last: LRU[str, tuple[Question | None, float]] = LRU(REMEMBERED_NODES)
         self._refusals = Counter(
             f"{PREFIX}kubelet_refusals",
             ("Pods that a kubelet rejected although zones were reserved for them or the node was ranked."),
@@ -124,16 +117,16 @@ class Outcomes(_Observer):
         if not reserved and not self.state.was_asked(pod.uid):
             return
         if refused(pod) and not (before and before.ended):
-            self._last.put(pod.node, _Refusal(self._question(pod), self.clock()))
+            self._last.put(pod.node, (self._question(pod), self.clock()))
             self._refusals.labels(pod.reason, "reserved" if reserved else "ranked").inc()
             held = reserved.expected if reserved else None
             happened = f"the kubelet of {pod.node} rejected the pod: {pod.reason}: {pod.message}"
             self._report_wrong(pod, "fits" if held is None else f"gets {shown(held)}", happened)
         elif pod.node and not pod.ended and not (before and before.node):
-            last = self._last.peek(pod.node)
-            if last is None or last.question is None or self.clock() - last.at > REMEMBERED_SECONDS:
+            question, at = self._last.peek(pod.node) or (None, 0.0)
+            if question is None or self.clock() - at > REMEMBERED_SECONDS:
                 return
-            if last.question == self._question(pod):
+            if question == self._question(pod):
                 self._repeated.inc()
                 name = f"{pod.namespace}/{pod.name}"
                 self._quiet_log.warning("prediction.repeated", pod=name, node=pod.node)

@@ -315,10 +315,7 @@ class SchedulerState:
     # What is asked.
 
     def pending_pod(self, pod: Mapping[str, object]) -> PendingPod:
-        """Return the v1 Pod in a request; raise `BadInput` with every mistake in its request.
-
-        Raise `UnknownNamespace` if what is requested for it is not known yet.
-        """
+        """Return the v1 Pod in a request; raise `BadInput` with all mistakes, or `UnknownNamespace`."""
         # A scheduler that filters prioritizes next, with the object that `Calls` has kept: it is read once,
         # as long as its effective policy does not change.
         policy, version = self.policy.now, self.cluster.rules_version
