@@ -1,7 +1,5 @@
 """`kubectl numa check`: which manifests, and which running pods, have findings."""
 
-from typing import NoReturn
-
 import click
 
 from kubectl_numa import checking, manifests, moving, options, running_pods
@@ -65,46 +63,32 @@ def check(  # noqa: PLR0913  one for each option
     if files:
         if every or selection != PodSelection(selection.namespace):
             raise click.UsageError("-f checks manifests, but -A, -l and --all select running pods: use one")
-        _check_manifests(files, source, selection.namespace, webhook, output)
+        if source.snapshot == STDIN in files:
+            raise click.UsageError("--snapshot and -f cannot both read standard input")
+        paths, missing = manifests.files(files)
+        place = source.namespace(selection.namespace)
+        view = source.view(webhook)
+        _require_nodes(view)
+        with waiting("checking"):
+            extra = view.policy.templates
+            objects = [
+                entry for path in paths for entry in manifests.read(path, namespace=place, extra=extra)
+            ]
+            results = [checking.check(manifest, view) for manifest in objects if manifest.counts]
+        listing = checking.listing(results, text=lambda writer: _show(writer, results, view))
+        options.print_listing(listing, output)
+        options.note(manifests.notes(objects))
+        options.note(missing)
+        options.note(mistake for checked in results for mistake in checked.manifest.located_mistakes())
+        raise click.exceptions.Exit(Trouble.exit_code if missing else checking.exit_code(results))
     if not selection.given:
         raise click.UsageError("nothing to check: use -f for manifests, or -A, -n or -l for running pods")
-    _check_running(selection.resolved(source), source, webhook, output, every=every)
-
-
-def _check_manifests(
-    files: tuple[str, ...],
-    source: ClusterSource,
-    namespace: str | None,
-    webhook: WebhookOptions,
-    output: Output,
-) -> NoReturn:
-    if source.snapshot == STDIN in files:
-        raise click.UsageError("--snapshot and -f cannot both read standard input")
-    paths, missing = manifests.files(files)
-    place = source.namespace(namespace)
-    cluster = source.view(webhook)
-    _require_nodes(cluster)
-    with waiting("checking"):
-        extra = cluster.policy.templates
-        objects = [entry for path in paths for entry in manifests.read(path, namespace=place, extra=extra)]
-        results = [checking.check(manifest, cluster) for manifest in objects if manifest.counts]
-    listing = checking.listing(results, text=lambda writer: _show(writer, results, cluster))
-    options.print_listing(listing, output)
-    options.note(manifests.notes(objects))
-    options.note(
-        [*missing, *(mistake for checked in results for mistake in checked.manifest.located_mistakes())]
-    )
-    raise click.exceptions.Exit(Trouble.exit_code if missing else checking.exit_code(results))
-
-
-def _check_running(
-    selection: PodSelection, source: ClusterSource, webhook: WebhookOptions, output: Output, *, every: bool
-) -> NoReturn:
-    objects = source.documents(with_pods=True)
-    view = source.view(webhook, objects=objects)
+    selection = selection.resolved(source)
+    stored = source.documents(with_pods=True)
+    view = source.view(webhook, objects=stored)
     _require_nodes(view)
     with waiting("checking pods") as now:
-        placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
+        placed = moving.placed_pods(view, stored, match=webhook.match, complete=source.snapshot is None)
         moving.require_pods(placed)
         pods = running_pods.judged(placed, view, selection, progress=now)
     notify_skipped(placed.problems)

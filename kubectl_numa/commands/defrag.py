@@ -1,6 +1,5 @@
 """`kubectl numa defrag`: which pods would have to move for one to fit."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -86,14 +85,14 @@ def defrag(  # noqa: PLR0913 - one argument for each option
     place = source.namespace(namespace)
     objects = source.documents(with_pods=True)
     view = source.view(webhook, objects=objects)
-    asked = _asked(name, str(file), place, source, objects, view)
-    pod = view.decide(asked.raw, name=asked.name, namespace=asked.namespace)
+    raw, pod_name, pod_namespace, uid = _asked(name, str(file), place, source, objects, view)
+    pod = view.decide(raw, name=pod_name, namespace=pod_namespace)
     with waiting("reading the pods") as now:
         placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
         if priority is None:
-            priority = moving.priority_of(asked.raw, placed)
+            priority = moving.priority_of(raw, placed)
         if priority is None:
-            unknown = inner(asked.raw.get("spec"), "priorityClassName")
+            unknown = inner(raw.get("spec"), "priorityClassName")
             notify(
                 f'the priority of class "{unknown}" is unknown, so 0 is assumed: specify it with --priority'
             )
@@ -109,7 +108,7 @@ def defrag(  # noqa: PLR0913 - one argument for each option
             placed,
             priority=priority,
             nodes=None if only is None else [only],
-            uid=asked.uid,
+            uid=uid,
             plans=limit,
             progress=now,
         )
@@ -124,16 +123,6 @@ def defrag(  # noqa: PLR0913 - one argument for each option
     moving.show(pod, advice, options.text_writer(), now=view.seen, never=never)
 
 
-@dataclass(frozen=True, slots=True)
-class _AskedPod:
-    """The pod in question, or a template of it; the `uid` is "" if it does not exist yet."""
-
-    raw: Any
-    name: str
-    namespace: str
-    uid: str = ""
-
-
 def _asked(  # noqa: PLR0913, PLR0917  a pod of the cluster, or of a file
     name: str | None,
     file: str,
@@ -141,8 +130,8 @@ def _asked(  # noqa: PLR0913, PLR0917  a pod of the cluster, or of a file
     source: ClusterSource,
     objects: list[object],
     view: ClusterView,
-) -> _AskedPod:
-    """Return the one pod that is named or in a file; raise `BadInput` and `Trouble` if it is not one."""
+) -> tuple[Any, str, str, str]:
+    """Return the pod or template that is named or in a file, its name, namespace and UID ("" without one)."""
     extra = view.policy.templates
     if name:
         named = typed_names.pod_or_workload(name)
@@ -151,7 +140,7 @@ def _asked(  # noqa: PLR0913, PLR0917  a pod of the cluster, or of a file
             if node := inner(raw.get("spec"), "nodeName"):
                 raise Trouble(f"pod {place.name}/{named.name} is already on node {node}")
             uid = inner(raw.get("metadata"), "uid")
-            return _AskedPod(raw, named.name, place.name, uid if isinstance(uid, str) else "")
+            return raw, named.name, place.name, uid if isinstance(uid, str) else ""
         where, read = str(named), manifests.of_object(raw, named, namespace=place, extra=extra)
     else:
         paths, missing = manifests.files([file])
@@ -171,4 +160,4 @@ def _asked(  # noqa: PLR0913, PLR0917  a pod of the cluster, or of a file
         more = f" and {len(pods) - 4} more" if len(pods) > 4 else ""  # noqa: PLR2004  as many as are named
         raise Trouble(f"{where}: contains {len(pods)} pods, but must contain one: {places}{more}")
     [(manifest, pod)] = pods
-    return _AskedPod(manifest.place.raw, pod.name, pod.namespace)
+    return manifest.place.raw, pod.name, pod.namespace, ""

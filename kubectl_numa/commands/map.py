@@ -139,7 +139,6 @@ def _serve(
 
 
 async def _built(map_state: MapState, query: FleetQuery) -> tuple[Fleet, Sequence[NodeView]]:
-    """Return the fleet, and the nodes that have pages in the file."""
     fleet = await map_state.fleet(query)
     tiles = islice((tile for group in fleet.groups for tile in group.tiles), standalone.MOST_NODES)
     nodes = [await map_state.node(tile.name, lambda _namespace: True) for tile in tiles]

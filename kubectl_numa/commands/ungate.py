@@ -44,6 +44,12 @@ class UngatedPod:
         """Return it in readable form."""
         return f"{self.pod.namespace}/{self.pod.name}"
 
+    def row(self, done: str) -> ListedRow:
+        """Return it for lists; `done` is the word for a gate that was lifted, or would be."""
+        pod, result = self.pod, "failed" if self.error else done
+        cells = (pod.namespace, pod.name, result, ",".join(pod.others), self.error)
+        return ListedRow(f"pod/{pod.name}", cells)
+
     def to_json(self) -> dict[str, object]:
         """Return it for programs."""
         identity = {"namespace": self.pod.namespace, "name": self.pod.name, "uid": self.pod.uid}
@@ -90,19 +96,7 @@ def ungate(
     listing = Listing(
         columns=("namespace", "name", "result"),
         wide_columns=("other gates", "error"),
-        rows=(
-            ListedRow(
-                f"pod/{each.pod.name}",
-                (
-                    each.pod.namespace,
-                    each.pod.name,
-                    "failed" if each.error else done,
-                    ",".join(each.pod.others),
-                    each.error,
-                ),
-            )
-            for each in ordered
-        ),
+        rows=[each.row(done) for each in ordered],
         documents=lambda: [each.to_json() for each in pods],
         text=lambda _paper: _show(ordered, done=done),
     )

@@ -1,5 +1,7 @@
 """`kubectl numa versions`: what kubelets of each version do differently."""
 
+from operator import attrgetter
+
 from kubectl_numa import options
 from kubectl_numa.kubelet_versions import ROWS
 from kubectl_numa.lines import TextWriter
@@ -19,16 +21,11 @@ def versions(*, output: Output) -> None:
     and what its first version does. In JSON and YAML, the case is the input of `kubectl numa replay`. A
     version that is not released yet is marked as a pre-release. The command reads no cluster.
     """
+    cells = attrgetter("since", "change", "effect", "url", "before", "after", "what")
     listing = Listing(
         columns=("since", "change", "effect", "upstream"),
         wide_columns=("before", "after", "what"),
-        rows=(
-            ListedRow(
-                f"change/{row.change}",
-                (row.since, row.change, row.effect, row.url, row.before, row.after, row.what),
-            )
-            for row in ROWS
-        ),
+        rows=(ListedRow(f"change/{row.change}", cells(row)) for row in ROWS),
         documents=lambda: [row.to_json() for row in ROWS],
         text=_draw,
     )

@@ -218,7 +218,6 @@ def too_wide(
 
 
 def _needs(node: Node, step: Step, policy: Policy) -> tuple[Need, ...]:
-    """Return how many zones a policy allows for each aligned resource, and the most that these have."""
     # A named device gets hints even if none is requested.
     requests = {**step.requests, **step.devices}
     single = policy is Policy.SINGLE_NUMA_NODE

@@ -20,8 +20,6 @@ from numalign.model.pod import Role
 from numalign.model.resources import CPU, MILLI, Kind, kind, render
 
 _LONGEST_NAME = 40
-_MOST_NAMED = 3
-_EXCLUSIVE_KINDS = frozenset({Kind.CPU, Kind.MEMORY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class PartialAlignment:
     @property
     def extent(self) -> str:
         """What is aligned, in two or three words."""
-        pinned = any(kind(name) in _EXCLUSIVE_KINDS for name in self.applies_to)
+        pinned = any(kind(name) in {Kind.CPU, Kind.MEMORY} for name in self.applies_to)
         return f"not all {_list(self.unpinned)}" if pinned else "devices only"
 
     def __str__(self) -> str:
@@ -121,7 +119,7 @@ def _not_pinned(names: Sequence[str]) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    return listed((cut(name, _LONGEST_NAME) for name in names), most=_MOST_NAMED)
+    return listed((cut(name, _LONGEST_NAME) for name in names), most=3)
 
 
 def listed(words: Iterable[str], *, most: int) -> str:

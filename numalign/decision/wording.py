@@ -180,7 +180,8 @@ def sentence(verdict: Verdict) -> str:
 
 def refused(refusal: Refusal, *, free: str = " free") -> str:
     """Return the sentence for a refusal alone; `free` follows amounts, empty for an empty node."""
-    policy = f' (Topology Manager policy "{refusal.policy}")' if _by_topology_manager(refusal) else ""
+    by_kubelet = refusal.reason == RejectionReason.TOPOLOGY_AFFINITY
+    policy = f' (Topology Manager policy "{refusal.policy}")' if by_kubelet else ""
     nothing = "; an init container that requests no whole number of CPUs has none to reuse"
     way_out = nothing if refusal.reused else ""
     return f"{_subject(refusal)}: the node {_singular(_written(refusal, free))}{policy}{way_out}"
@@ -378,7 +379,7 @@ def _ranked(counted: Iterable[Counted], intent: Intent) -> list[Counted]:
 
 def _policy(refusal: Refusal, intent: Intent) -> str:
     """Return the kubelet's policy if it decides and differs from the pod's."""
-    if refusal.policy is intent.policy or not _by_topology_manager(refusal):
+    if refusal.policy is intent.policy or refusal.reason != RejectionReason.TOPOLOGY_AFFINITY:
         return ""
     return f' (Topology Manager policy "{refusal.policy}")'
 
@@ -416,7 +417,6 @@ def _fitting(clauses: list[tuple[int, str]], room: int) -> str:
 
 
 def _advice(refusal: Refusal, looser: Policy | None, enough: Enough) -> str:
-    """Return what would make the pod fit: less of the one resource that is short, or a looser policy."""
     ways, short = list[str](), _short(refusal)
     if refusal.cause is Cause.ZONES_TOO_SMALL and len(short) == 1 and short[0].most:
         need = short[0]
@@ -441,10 +441,6 @@ def _refusal(verdict: Verdict) -> Refusal:
 
 def _free(verdict: Verdict) -> str:
     return "" if verdict.permanent else " free"
-
-
-def _by_topology_manager(refusal: Refusal) -> bool:
-    return refusal.reason == RejectionReason.TOPOLOGY_AFFINITY
 
 
 def _subject(refusal: Refusal) -> str:

@@ -181,7 +181,7 @@ def _reaching(amounts: tuple[int, ...], request: int, between: tuple[Between, ..
     # Masks of three zones fill a byte, so parts of three or more zones can be joined as bytes.
     first = max(_BYTE, len(amounts) // 2)
     own, last = bitmask.sums(amounts[:first]), bitmask.sums(amounts[first:])
-    tables: dict[tuple[Between, ...], _Least] = {}
+    tables = dict[tuple[Between, ...], tuple[list[int], list[bytes]]]()
     parts = []
     for others, more in enumerate(last):
         beyond = others << first
@@ -196,11 +196,8 @@ def _reaching(amounts: tuple[int, ...], request: int, between: tuple[Between, ..
     return int.from_bytes(b"".join(parts), "little") & ~1
 
 
-_Least = tuple[list[int], list[bytes]]
-"""Ascending totals, and at each position the masks that have at least that total."""
-
-
-def _least(own: Sequence[int], between: tuple[Between, ...]) -> _Least:
+def _least(own: Sequence[int], between: tuple[Between, ...]) -> tuple[list[int], list[bytes]]:
+    """Return ascending totals, and at each position the masks that have at least that total."""
     totals = list(own)
     for place, count in between:
         totals = [total + count if mask & place else total for mask, total in enumerate(totals)]

@@ -84,7 +84,6 @@ def observe(
 def _with_container(
     state: ManagersState, container: ObservedContainer, role: Role, position: Mapping[ZoneId, int]
 ) -> ManagersState:
-    """Return the state with one container's share, in the order in which containers are admitted."""
     entries = [
         (bits(position[zone] for zone in zones if zone in position), name, amount)
         for zones, amounts in container.amounts.items()

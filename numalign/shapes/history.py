@@ -299,7 +299,6 @@ class ShapeHistory:
         return after
 
     def _learn_health(self, shape: Shape) -> None:
-        """Store the healthy state of the nodes of a class."""
         name, before = shape.node_class, self._healthy.get(shape.node_class)
         # A described machine says best on which zones devices are.
         pair = (before or shape.node, shape.node)

@@ -26,8 +26,6 @@ MOST_VALUES = 8
 MOST_LABELS = 256
 """The limit of label keys of one shape; with more, it may also have any other label."""
 
-_HASH = 8
-
 NAMELESS = ""
 """The name of the node in a shape."""
 
@@ -95,7 +93,7 @@ class Shape:
             *(rare if options.unreleased or options.unknown else ()),
         )
         written = repr((self.taints, configured, *traits(self.node)[1:]))
-        digest = hashlib.sha256(written.encode()).hexdigest()[:_HASH]
+        digest = hashlib.sha256(written.encode()).hexdigest()[:8]
         object.__setattr__(self, "name", f"{self.node_class}.{digest}")
 
     def unmet(self, constraints: Constraints) -> Unmet | None:
