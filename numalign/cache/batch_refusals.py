@@ -1,8 +1,8 @@
 """
 Why nodes refuse a pod, in columns: the refusals of many nodes, each once.
 
-Restates `decision.evaluate.refusal_of` and `_by_intent`, without what a single node has: a scheduler counts
-nodes together by the request and the kind of refusal (`wording.reason`).
+Restates `decision.evaluate.refusal_of` and `_by_placement`, without what a single node has: a scheduler
+counts nodes together by the request and the kind of refusal (`wording.reason`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
