@@ -111,7 +111,7 @@ ALIGNED = Alignment(Judgement.ALIGNED)
 def alignment(
     node: Node, demand: Demand, intent: Intent, observed: Held | None, unknown: AbstractSet[str] = frozenset()
 ) -> Alignment:
-    """Return the alignment of a pod by what was `observed`, None if nothing; `unknown` have unknown zones."""
+    """Return the alignment of a pod by what was `observed`, if anything; `unknown` ones may be anywhere."""
     if intent.policy is Policy.NONE:
         return Alignment(Judgement.NOT_ASKED)
     if observed is None:

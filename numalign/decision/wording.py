@@ -40,7 +40,6 @@ MOST_NAMED = 16
 NO_TOPOLOGY = "publish no NUMA topology"
 """The words for nodes of which only the Node object is known."""
 
-_LONGEST_SUBJECT = 100
 _LONGEST_CLAUSE = 240
 _LONGEST_RESOURCE = 64
 _LONGEST_AMOUNT = 120
@@ -263,12 +262,12 @@ def refusal_text(tally: Tally, intent: Intent, *, looser: Policy | None, enough:
     ranked = _ranked([*tally.nodes, *tally.shapes], intent)
     if not ranked:
         raise ValueError("nothing refuses the pod")
-    first = ranked[0].refusal
-    goal = "run {}" if intent.policy is Policy.NONE else f"align {{}} as {intent.policy}"
+    first, subject = ranked[0].refusal, _subject(ranked[0].refusal)
+    goal = f"run {subject}" if intent.policy is Policy.NONE else f"align {subject} as {intent.policy}"
     counts = f"0 of {nodes(tally.total)}"
     if shapes := sum(entry.count for entry in tally.shapes):
         counts += f", 0 of {shapes} node shape{'' if shapes == 1 else 's'} without nodes"
-    head = f"no node can {goal.format(_subject(first))} ({counts}): "
+    head = f"no node can {goal} ({counts}): "
     counted = _clauses(tally.nodes, first, intent)
     counted += [(count, unmet.value) for unmet, count in sorted(tally.kept_away.items()) if count]
     counted += [(tally.unknown, NO_TOPOLOGY)] if tally.unknown else []
@@ -444,7 +443,7 @@ def _free(verdict: Verdict) -> str:
 
 
 def _subject(refusal: Refusal) -> str:
-    return cut(refusal.subject, _LONGEST_SUBJECT)
+    return cut(refusal.subject, 100)
 
 
 def _short(refusal: Refusal) -> list[Need]:
