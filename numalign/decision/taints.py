@@ -103,17 +103,15 @@ _STRICT_MEMORY = ("NUMAMemoryPolicy", "strict")
 _PREFERRED = ("NUMAMemoryPolicy", "preferred")
 
 _EQUAL = "set equal requests and limits and whole CPUs in every container"
-_SET = (
-    f"set {POLICY} to {Policy.SINGLE_NUMA_NODE} or {Policy.RESTRICTED}, add {{}} to {RESOURCES} or remove"
-    f" that annotation, and {_EQUAL}"
-)
+
+
+def _set(resource: str) -> str:
+    binding = f"{Policy.SINGLE_NUMA_NODE} or {Policy.RESTRICTED}"
+    return f"set {POLICY} to {binding}, add {resource} to {RESOURCES} or remove that annotation, and {_EQUAL}"
+
+
 _CHANGES: Mapping[_Taint, str] = MappingProxyType(
-    {
-        _DEDICATED: _EQUAL,
-        _STRICT_CPUS: _SET.format(CPU),
-        _STRICT_MEMORY: _SET.format(MEMORY),
-        _PREFERRED: "",
-    }
+    {_DEDICATED: _EQUAL, _STRICT_CPUS: _set(CPU), _STRICT_MEMORY: _set(MEMORY), _PREFERRED: ""}
 )
 """What to change in a pod that lacks what a taint demands."""
 
