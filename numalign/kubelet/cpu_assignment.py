@@ -109,12 +109,6 @@ def _request(
 ) -> DistributionRequest:
     zones = _sorted_numa_nodes(topology, free)
     room = [(zone & free).bit_count() for zone in zones]
-    # rangeNUMANodesNeededToSatisfy: divided by the zones that have CPUs, rounded up twice.
-    per_zone = _ceil(_ceil(sum(topology.sizes), options.group), topology.zones_with_cpus)
-    groups = count // options.group
-    least, most = _ceil(groups, per_zone), min(groups, len(room))
-    # A hint that is wider than possible is ignored.
-    follows = KubeletChange.HINT_WIDTH in options.changes and least < hint_width <= most
     sockets = None
     if options.by_socket and KubeletChange.SOCKET_SHARE in options.changes:
         numbered = list(enumerate(topology.sockets))
@@ -123,10 +117,23 @@ def _request(
         room=room,
         count=count,
         group=options.group,
-        widths=range(hint_width if follows else least, most + 1),
+        widths=_widths(topology, room, count, options, hint_width),
         changes=options.changes,
         sockets=sockets,
     )
+
+
+def _widths(
+    topology: CpuTopology, room: Sequence[int], count: int, options: StaticPolicyOptions, hint_width: int
+) -> range:
+    """Return the numbers of zones that are tried (rangeNUMANodesNeededToSatisfy)."""
+    # Divided by the zones that have CPUs, rounded up twice.
+    per_zone = _ceil(_ceil(sum(topology.sizes), options.group), topology.zones_with_cpus)
+    groups = count // options.group
+    least, most = _ceil(groups, per_zone), min(groups, len(room))
+    # A hint that is wider than possible is ignored.
+    follows = KubeletChange.HINT_WIDTH in options.changes and least < hint_width <= most
+    return range(hint_width if follows else least, most + 1)
 
 
 def _from_each(
@@ -279,12 +286,14 @@ def _numa_first(topology: CpuTopology) -> bool:
 
 
 def _sorted_numa_nodes(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
+    """Restate sortAvailableNUMANodes."""
     if _numa_first(topology):
         return _emptiest(topology.zones, free)
     return _within(_emptiest(topology.sockets, free), topology.zones, free)
 
 
 def _sorted_sockets(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
+    """Restate sortAvailableSockets."""
     if _numa_first(topology):
         return _within(_emptiest(topology.zones, free), topology.sockets, free)
     return _emptiest(topology.sockets, free)

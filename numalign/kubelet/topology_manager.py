@@ -142,29 +142,44 @@ def merging(
     policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None = None
 ) -> Steps[Decision]:
     """Merge as `merge` does, step by step: best-effort merges list after list."""
-    if policy is Policy.NONE:
-        # The kubelet asks no hint provider, and stores no affinity.
-        return Decision(TopologyHint(None, preferred=False), admitted=True)
-    if policy is Policy.SINGLE_NUMA_NODE:
-        # Only preferred hints of one zone count (filterSingleNumaHints), whatever the distances: comparing
-        # these is left to other policies.
-        ones = ((name, hint_sets.of_width(possible & best, 1)) for name, possible, best in hints)
-        hints, numa = [ResourceHints(name, one, one) for name, one in ones], replace(numa, distances=None)
-    merged = _preferred(hints, numa, tie_break)
     if policy is Policy.BEST_EFFORT:
-        # Not preferred is good enough here: the widths of the hints decide which one it is.
-        if merged is None:
-            best = yield from _best_not_preferred(hints, numa, tie_break)
-            merged = TopologyHint(best, preferred=False)
-        return Decision(merged, admitted=True)
+        return (yield from _best_effort(hints, numa, tie_break))
+    if policy is Policy.RESTRICTED:
+        return _restricted(hints, numa, tie_break)
+    if policy is Policy.SINGLE_NUMA_NODE:
+        return _single_numa_node(hints, numa, tie_break)
+    # Under policy none the kubelet asks no hint provider, and stores no affinity.
+    return Decision(TopologyHint(None, preferred=False), admitted=True)
+
+
+def _best_effort(
+    hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None
+) -> Steps[Decision]:
+    merged = _preferred(hints, numa, tie_break)
+    # Not preferred is good enough here: the widths of the hints decide which one it is.
+    if merged is None:
+        best = yield from _best_not_preferred(hints, numa, tie_break)
+        merged = TopologyHint(best, preferred=False)
+    return Decision(merged, admitted=True)
+
+
+def _restricted(hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None) -> Decision:
     # canAdmitPodResult of policy_restricted.go checks only Preferred, however wide the mask is; a refused
     # container keeps no affinity.
-    if merged is None:
-        return Decision(TopologyHint(None, preferred=False), admitted=False)
-    # An affinity to all zones is stored as none (policy_single_numa_node.go), which is read as "don't care".
-    if policy is Policy.SINGLE_NUMA_NODE and merged.mask == numa.everything:
-        merged = TopologyHint(None, preferred=True)
-    return Decision(merged, admitted=True)
+    merged = _preferred(hints, numa, tie_break)
+    return Decision(merged or TopologyHint(None, preferred=False), admitted=merged is not None)
+
+
+def _single_numa_node(hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None) -> Decision:
+    """Count only preferred hints of one zone (filterSingleNumaHints), whatever the distances."""
+    ones = [(resource, hint_sets.of_width(possible & best, 1)) for resource, possible, best in hints]
+    # Distances do not decide between single zones: the comparison by distance is left to other policies.
+    single = [ResourceHints(name, one, one) for name, one in ones]
+    decision = _restricted(single, replace(numa, distances=None), tie_break)
+    # An affinity to all zones is stored as none, which the managers read as "don't care".
+    if decision.affinity.mask == numa.everything:
+        return Decision(TopologyHint(None, preferred=True), admitted=True)
+    return decision
 
 
 def _preferred(
