@@ -20,9 +20,9 @@ import orjson
 from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.cache.pod_question import MOST_OWNERS, PinReason
-from numalign.kube.decode import allocated, placement_records
+from numalign.kube.decode import allocated, placements
 from numalign.kube.decode.parts import Part, group
-from numalign.kube.decode.placement_records import DecodedRecord
+from numalign.kube.decode.placements import DecodedRecord
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import MOST_KEPT, PodRequest, kept
 from numalign.kube.decode.recreated import RecreatedScheduling
@@ -300,11 +300,9 @@ class PodInformer:
 
     def _record(self, annotations: Part) -> DecodedRecord:
         """Return the record; pods of a template on the same zones share it."""
-        written = {
-            key: text for key in placement_records.KEYS if (text := annotations[key].value) is not None
-        }
+        written = {key: text for key in placements.KEYS if (text := annotations[key].value) is not None}
         if not written:
-            return placement_records.NOTHING
+            return placements.NOTHING
         try:
             key = digest(orjson.dumps(written))
         except orjson.JSONEncodeError:
@@ -317,7 +315,7 @@ _ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 
 def _record(written: Mapping[str, object]) -> DecodedRecord:
     """Return the record; none if it is larger than that of any real pod, for it is kept with the pod."""
-    decoded = placement_records.record_of(written)
+    decoded = placements.record_of(written)
     return decoded if len(repr(decoded)) <= MOST_KEPT else DecodedRecord(None, (_TOO_LARGE,))
 
 

@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.kube.bindings import BIND_SECONDS
-from numalign.kube.decode import placement_records
+from numalign.kube.decode import placements
 from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound, Unauthorized
 from numalign.ledger.model import AssignedPod, NodeInfo, Prediction
 from numalign.ledger.reservations import NOTIFICATION_SECONDS
@@ -383,7 +383,7 @@ class Binder:
         info = self.state.reservations.node_info(node)
         if prediction is None or prediction.record is None or info is None:
             return {}
-        return {intent.PLACEMENT: placement_records.write(prediction.verdict.placement.kept, info.node)}
+        return {intent.PLACEMENT: placements.write(prediction.verdict.placement.kept, info.node)}
 
     async def _bind(self, call: BindingCall, annotations: Mapping[str, str], write: Write) -> None:
         """Bind and record in one call; raise `_Refused` if the API server refuses."""

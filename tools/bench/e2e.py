@@ -26,7 +26,7 @@ import orjson
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from numalign.kube.client import Api
-from numalign.kube.decode import placement_records
+from numalign.kube.decode import placements
 from numalign.model.intent import DEFAULT, GATE, PLACEMENT, POLICY, SCHEDULER, Gate, Policy
 from tools.bench.e2e_pods import GPU, NAMESPACE, Controller, Task, tasks
 from tools.bench.site import ADMIN, USERS, Json, account, control_plane, extending, session
@@ -251,7 +251,7 @@ async def _watched(
             tuple(sorted(f"node-{each}" for each in zones)): dict(bag) for zones, bag in held.items() if bag
         }
         if record := annotations.get(PLACEMENT):
-            recorded = placement_records.read(record).items()
+            recorded = placements.read(record).items()
             same = {tuple(sorted(zones)): dict(bag) for zones, bag in recorded} == given
             right[f"{NAMESPACE}/{task.name}"] = same
         zones = {zone for zones in given for zone in zones}

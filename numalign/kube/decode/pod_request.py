@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from numalign.kube import kinds
-from numalign.kube.decode import placement_records, pods
+from numalign.kube.decode import placements, pods
 from numalign.kube.decode.parts import Part, inner
 from numalign.model import demand, intent
 from numalign.model.demand import WHOLE_POD, Demand, Step
@@ -126,7 +126,7 @@ def summary(request: PodRequest) -> PodRequest | None:
 
 _WRONG = (Mistake("metadata.annotations", "there are mistakes"),)
 
-_WRITTEN_ABOUT = placement_records.KEYS.union(intent.WRITTEN_ABOUT_PODS)
+_WRITTEN_ABOUT = placements.KEYS.union(intent.WRITTEN_ABOUT_PODS)
 
 
 def first_of_each_place(*readers: Iterable[Mistake]) -> Iterator[Mistake]:

@@ -21,7 +21,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from numalign.kube.client import Api, Patch
-from numalign.kube.decode import placement_records
+from numalign.kube.decode import placements
 from numalign.model.intent import PLACEMENT
 from tests.system.e2e.placing import is_bound
 from tests.system.eventually import eventually
@@ -238,7 +238,7 @@ def phase(seen: Json) -> str:
 
 def recorded(seen: Json) -> Amounts | None:
     text = seen["metadata"].get("annotations", {}).get(PLACEMENT)
-    return None if text is None else {zones: dict(of) for zones, of in placement_records.read(text).items()}
+    return None if text is None else {zones: dict(of) for zones, of in placements.read(text).items()}
 
 
 def given(cluster: Cluster, seen: Json) -> Amounts:

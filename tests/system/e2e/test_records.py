@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client import ApiClient
 
-from numalign.kube.decode.placement_records import KAI_OBSERVED, KEYS
+from numalign.kube.decode.placements import KAI_OBSERVED, KEYS
 from numalign.model.intent import PINNED_AT, PLACEMENT
 from tests.system.e2e.guarded import Clients, binding, denied, evict, impersonated, in_force
 from tools.clusters import shipped

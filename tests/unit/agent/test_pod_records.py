@@ -11,7 +11,7 @@ from agent.https import ApiServer
 from agent.metrics import AgentMetrics
 from agent.pod_records import PodRecords
 from agent.report import NamedPlacement
-from numalign.kube.decode import placement_records
+from numalign.kube.decode import placements
 from numalign.kube.errors import Forbidden
 from numalign.model.intent import PLACEMENT_OBSERVED
 from numalign.model.placement import Held
@@ -67,7 +67,7 @@ def placed(uid: str, cpus: int) -> NamedPlacement:
 async def test_record_has_what_a_pod_holds(desk: Desk, cpus: int, text: str | None) -> None:
     desk.records.keep((placed(desk.made(), cpus),))
     await desk.records.write_due()
-    assert placement_records.read(desk.record() or "") == placed("", cpus).held
+    assert placements.read(desk.record() or "") == placed("", cpus).held
     assert text in (desk.record(), None)
     assert desk.registry.get_sample_value("numalign_agent_pod_writes_total") == 1
 

@@ -11,7 +11,7 @@ import pytest
 
 from agent.options import Publish
 from numalign.kube import lease
-from numalign.kube.decode import kubelet_reports, placement_records
+from numalign.kube.decode import kubelet_reports, placements
 from numalign.model.intent import DECISIVE, PINNED_AT, PLACEMENT_OBSERVED, Policy
 from numalign.runtime import server
 from scorer.settings import ReserveAt, ScorerSettings
@@ -284,7 +284,7 @@ def test_annotations_that_are_read_are_guarded() -> None:
     spec = GUARDING["ValidatingAdmissionPolicy", "numalign-records"]["spec"]
     [condition], [rule] = spec["matchConditions"], spec["matchConstraints"]["resourceRules"]
     [changed] = [entry["expression"] for entry in spec["variables"] if entry["name"] == "changed"]
-    assert {*re.findall(r"'([^']+)'", changed)} == {*placement_records.KEYS, PINNED_AT}
+    assert {*re.findall(r"'([^']+)'", changed)} == {*placements.KEYS, PINNED_AT}
     assert re.findall(r"'([^']+)'", condition["expression"]) == [
         f"system:serviceaccount:{NAMESPACE}:numalign-scorer"
     ]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from numalign.kube.decode import placement_records
+from numalign.kube.decode import placements
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.decode.recreated import RecreatedScheduling
@@ -282,8 +282,8 @@ def test_the_placement_gate_comes_first(informed: Informed) -> None:
 
 
 def test_a_record_is_read_once(informed: Informed, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Mock(side_effect=placement_records.read)
-    monkeypatch.setattr(placement_records, "read", read)
+    read = Mock(side_effect=placements.read)
+    monkeypatch.setattr(placements, "read", read)
     for phase in ("Pending", "Running", "Failed"):
         informed.put({**hostile(1), "status": {"phase": phase}})
     assert read.call_count == 2

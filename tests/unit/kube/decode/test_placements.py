@@ -8,9 +8,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from numalign.decision.evaluate import evaluate
-from numalign.kube.decode import placement_records
-from numalign.kube.decode.placement_records import KAI_OBSERVED, KAI_PREDICTED, BadRecord, DecodedRecord
-from numalign.kube.decode.placements import MOST_ENTRIES
+from numalign.kube.decode import placements
+from numalign.kube.decode.placements import (
+    KAI_OBSERVED,
+    KAI_PREDICTED,
+    MOST_ENTRIES,
+    BadRecord,
+    DecodedRecord,
+)
 from numalign.ledger.claims import checked
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED
@@ -25,13 +30,13 @@ zone_sets = st.sets(st.sampled_from([zone.id for zone in WIDE.zones]), max_size=
 amounts = st.dictionaries(
     st.sampled_from(["cpu", "memory", "hugepages-1Gi", GPU, "example.com/nic"]), st.integers(0, 2**53)
 )
-placements = st.dictionaries(zone_sets.map(lambda ids: zone_ids(*sorted(ids))), amounts.map(Resources))
+kept_by_zones = st.dictionaries(zone_sets.map(lambda ids: zone_ids(*sorted(ids))), amounts.map(Resources))
 
 
-@given(placements)
+@given(kept_by_zones)
 def test_a_record_is_read_as_it_was_written(held_by: Mapping[ZoneSet, Resources]) -> None:
     names = {zone.id: zone.name for zone in WIDE.zones}
-    assert placement_records.read(placement_records.write(held_by, WIDE)) == {
+    assert placements.read(placements.write(held_by, WIDE)) == {
         tuple(sorted(names[zone] for zone in zones)): amount for zones, amount in held_by.items()
     }
 
@@ -44,14 +49,14 @@ def test_a_predicted_record_is_plausible_when_read_again(containers: list[tuple[
     demand = asks(*(f"cpu={cpus} mem=1Gi gpu={gpus}" for cpus, gpus in containers))
     verdict = evaluate(APART, demand)
     assume(verdict.admitted)
-    written = placement_records.write(verdict.placement.kept, APART)
-    assert not checked(APART, demand, placement_records.read(written)).refuted
+    written = placements.write(verdict.placement.kept, APART)
+    assert not checked(APART, demand, placements.read(written)).refuted
 
 
-@given(placements, st.data())
+@given(kept_by_zones, st.data())
 def test_equal_placements_are_equal_texts(held_by: Mapping[ZoneSet, Resources], data: st.DataObject) -> None:
     shuffled = dict(data.draw(st.permutations(list(held_by.items()))))
-    assert placement_records.write(shuffled, WIDE) == placement_records.write(held_by, WIDE)
+    assert placements.write(shuffled, WIDE) == placements.write(held_by, WIDE)
 
 
 def entry(zones: object, **amount: object) -> dict[str, object]:
@@ -76,15 +81,13 @@ def entry(zones: object, **amount: object) -> dict[str, object]:
             "[2].zones[0]: is empty"]),
 ]))  # fmt: skip
 def test_mistakes_have_their_places(written: object, expected: list[str]) -> None:
-    assert mistakes(BadRecord, placement_records.read, json.dumps(written)) == expected
+    assert mistakes(BadRecord, placements.read, json.dumps(written)) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["[", "[NaN]", "\ud800", "[" * 10_000, "x" * (placement_records.LONGEST + 1)]
-)
+@pytest.mark.parametrize("text", ["[", "[NaN]", "\ud800", "[" * 10_000, "x" * (placements.LONGEST + 1)])
 def test_invalid_json_is_no_record(text: str) -> None:
     with pytest.raises(BadRecord, match=r"is not JSON|is nested|at most"):
-        placement_records.read(text)
+        placements.read(text)
 
 
 ONE = '[{"amount": {"cpu": "1"}, %s}]'
@@ -101,16 +104,14 @@ ALL = {KAI_PREDICTED: ONE % '"zone": "d"', PLACEMENT: ONE % '"zones": ["c"]',
 ]))  # fmt: skip
 def test_observed_comes_before_recorded_and_predicted(without: list[str], zone: str, source: Source) -> None:
     absent = {key: text for key, text in ALL.items() if key not in without}
-    assert placement_records.record_of(absent) == DecodedRecord(
-        PlacementRecord({(zone,): bag("cpu=1")}, source)
-    )
-    decoded = placement_records.record_of(ALL | dict.fromkeys(without, "["))
+    assert placements.record_of(absent) == DecodedRecord(PlacementRecord({(zone,): bag("cpu=1")}, source))
+    decoded = placements.record_of(ALL | dict.fromkeys(without, "["))
     assert decoded.record == PlacementRecord({(zone,): bag("cpu=1")}, source)
     assert [each.where for each in decoded.mistakes] == [f"metadata.annotations[{key}]" for key in without]
 
 
 def test_a_pod_without_annotations_has_no_record() -> None:
-    assert placement_records.record_of({"numalign.io/policy": "restricted"}) == DecodedRecord(None, ())
+    assert placements.record_of({"numalign.io/policy": "restricted"}) == DecodedRecord(None, ())
 
 
 @pytest.mark.parametrize(("key", "text", "why"), table([
@@ -119,7 +120,7 @@ def test_a_pod_without_annotations_has_no_record() -> None:
     ("what is no text",       PLACEMENT,     7,    "must be a string, not a number"),
 ]))  # fmt: skip
 def test_no_record_is(key: str, text: object, why: str) -> None:
-    decoded = placement_records.record_of({key: text})
+    decoded = placements.record_of({key: text})
     assert (decoded.record, [*map(str, decoded.mistakes)]) == (None, [f"metadata.annotations[{key}]: {why}"])
 
 
@@ -141,13 +142,13 @@ TOGETHER: Held = {("node-0", "node-3"): bag("mem=6Gi")}
     ("only memory is in groups",          json.dumps([{**LONE, "amount": {"cpu": "9"}}]), WITHOUT_MEMORY),
 ]))  # fmt: skip
 def test_memory_groups_replace_the_memory_of_a_placement(groups: str, expected: Held) -> None:
-    assert placement_records.record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: groups}) == DecodedRecord(
+    assert placements.record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: groups}) == DecodedRecord(
         PlacementRecord(expected, Source.OBSERVED)
     )
 
 
 def test_wrong_memory_groups_leave_the_placement() -> None:
-    decoded = placement_records.record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: json.dumps([LONE, LONE])})
+    decoded = placements.record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: json.dumps([LONE, LONE])})
     assert decoded.record == PlacementRecord(AS_PLACED, Source.OBSERVED)
     assert [mistake.where for mistake in decoded.mistakes] == [f"metadata.annotations[{KAI_GROUPS}][1]"]
-    assert placement_records.record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: 7}).record == decoded.record
+    assert placements.record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: 7}).record == decoded.record
