@@ -112,10 +112,7 @@ class Topology:
 
 @dataclass(slots=True)
 class _Odd:
-    """The mistakes that cost no more than amounts or the fingerprint, and the resources with an odd amount.
-
-    In `listed` more than the free amount is odd.
-    """
+    """What costs no more than amounts or the fingerprint; of `listed` resources more than the free ones."""
 
     mistakes: list[Mistake] = field(default_factory=list)
     listed: set[str] = field(default_factory=set)

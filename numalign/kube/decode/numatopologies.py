@@ -33,21 +33,9 @@ from numalign.model.resources import CPU, EMPTY, MILLI, Resources, ZoneId
 GROUP = "nodeinfo.volcano.sh"
 KIND = "Numatopology"
 
-COLLECTIONS = (
-    Collection(
-        KIND,
-        f"{GROUP}/v1alpha1",
-        f"/apis/{GROUP}/v1alpha1/numatopologies",
-        MappingProxyType(
-            {
-                "metadata": {"name": True},
-                "spec": dict.fromkeys(
-                    ("policies", "resReserved", "numares", "cpuDetail", "gpuDetail", "podAllocations"), True
-                ),
-            }
-        ),
-    ),
-)
+_SPEC = ("policies", "resReserved", "numares", "cpuDetail", "gpuDetail", "podAllocations")
+_KEPT = MappingProxyType({"metadata": {"name": True}, "spec": dict.fromkeys(_SPEC, True)})
+COLLECTIONS = (Collection(KIND, f"{GROUP}/v1alpha1", f"/apis/{GROUP}/v1alpha1/numatopologies", _KEPT),)
 """The versions that can be read, the preferred one first."""
 
 GPU = "nvidia.com/gpu"

@@ -320,21 +320,13 @@ def _kubelet(node: Node) -> Object | None:
         WEIGHTS: ",".join(f"{name}={weight}" for name, weight in options.weights),
     }
     set_options = {*map(str, options.topology), *options.unreleased}
+    switched = {
+        # Here options are read under every policy of the topology manager.
+        "cpuManagerPolicyOptions": dict.fromkeys(sorted({*map(str, options.cpu), *options.unknown}), "true"),
+        "topologyManagerPolicyOptions": {name: settings[name] for name in settings if name in set_options},
+        "featureGates": {gate.value: True for gate in sorted(options.gates)},
+    }
     # With uncertain CPUs the manager counts as off, and no kubelet starts with options of one that is off.
     cpu_manager = CpuManager.STATIC if options.cpu else node.cpu_manager
-    return {
-        "cpuManagerPolicy": cpu_manager.value,
-        "memoryManagerPolicy": node.memory_manager.value,
-        **_present(
-            {
-                # Here options are read under every policy of the topology manager.
-                "cpuManagerPolicyOptions": dict.fromkeys(
-                    sorted({*map(str, options.cpu), *options.unknown}), "true"
-                ),
-                "topologyManagerPolicyOptions": {
-                    name: value for name, value in settings.items() if name in set_options
-                },
-                "featureGates": {gate.value: True for gate in sorted(options.gates)},
-            }
-        ),
-    }
+    managers_ = {"cpuManagerPolicy": cpu_manager.value, "memoryManagerPolicy": node.memory_manager.value}
+    return {**managers_, **_present(switched)}
