@@ -60,8 +60,7 @@ def join(
 ) -> Node:
     """Return the node with this machine; of the topology only its name and policies are used.
 
-    Raise `BadNode` with every mistake: if the machine and the configuration contradict each other, or else
-    as `nodes.join` does.
+    Raise `BadNode` if the machine and the configuration contradict each other, or else as `nodes.join` does.
     """
     configuration = configured or KubeletConfiguration(topology.name)
     if mistakes := [*_contradictions(described, configuration)]:
@@ -84,10 +83,7 @@ def join(
 def reported(
     report: MachineReport, topology: Topology, *, node_facts: NodeFacts | None = None, build: Build = Machine
 ) -> Node:
-    """Return the empty node that its agent reports; topology name and policies are used as in `join`.
-
-    Raise `BadNode` as `join` does, with the places in the report, and if the topology has other zones.
-    """
+    """Return the empty node that its agent reports; raise `BadNode` as `join` does, or for other zones."""
     if strange := [zone.id for zone in topology.zones if zone.id not in report.machine.zones]:
         messages = (f"zone {zone} of the topology is not on this machine" for zone in strange)
         raise BadNode([Mistake("machine.zones", message) for message in messages], ())

@@ -39,8 +39,7 @@ _READY, _TRUE = "Ready", "True"
 class BadNode(BadTopology):
     """Raised when the parts of a node contradict each other, or no kubelet would start with them.
 
-    `zones` are the mistakes about its zones, `configuration` those about its kubelet's configuration, each
-    with its place in that object; `mistakes` holds them all.
+    `zones` and `configuration` are the mistakes in those objects; `mistakes` holds them all.
     """
 
     def __init__(self, zones: Iterable[Mistake], configuration: Iterable[Mistake]) -> None:
@@ -196,10 +195,7 @@ def unchecked(
 
 
 def checked(node: Node, configured: KubeletConfiguration | None) -> Node:
-    """Return the node itself; raise `BadNode` if it is impossible.
-
-    A kubelet whose configuration is not known is assumed to have started.
-    """
+    """Return the node itself; raise `BadNode` if its kubelet, as far as that is known, would not start."""
     mistakes: list[Mistake] = []
     if node.known is not Known.COUNTS:
         mistakes += validation.start_errors(node, configured.reserved if configured else None)

@@ -200,8 +200,7 @@ NOWHERE = TemplateLocation("", None)
 class TemplateScan:
     """The pods in an object of any kind.
 
-    `mistakes` are those on the way to the pods, `guesses` describes what was guessed, and `misplaced` lists
-    annotations of the object that its pods lack.
+    `mistakes` are on the way to the pods, `guesses` say what was guessed, pods lack `misplaced` annotations.
     """
 
     places: tuple[TemplateLocation, ...] = ()

@@ -99,10 +99,7 @@ def stream(path: Path | str, *, stdin: BinaryIO | None = None) -> Iterator[Docum
 
 
 def read(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
-    """Return the documents of a file in JSON or YAML; `most` limits its bytes after decompression.
-
-    Raise `BadDocument` if it cannot be read, or if no document is a Kubernetes object.
-    """
+    """Return the documents of a file; raise `BadDocument` if it is unreadable or none is an object."""
     return _whole(values(data, most=most))
 
 
@@ -217,10 +214,7 @@ def _is_one_json(plain: bytes) -> bool:
 
 
 def objects(documents: Iterable[object]) -> Iterator[Document]:
-    """Yield every object in the documents, including those inside nested lists.
-
-    An item of a typed list (`NodeList`) need not have a kind: the list has it.
-    """
+    """Yield every object, also of nested lists; items of a typed list (`NodeList`) need not have a kind."""
     waiting: deque[Iterator[Document]] = deque([map(_found, documents)])
     while waiting:
         for document in waiting.popleft():

@@ -33,10 +33,7 @@ class BadSnapshot(BadInput):
 def load(
     path: Path | str, *, stdin: BinaryIO | None = None, shape_history: ShapeHistory | None = None
 ) -> Cluster:
-    """Return the cluster in a file, `-` being standard input; raise `BadSnapshot` with the file's name.
-
-    The `shape_history` knows what was there before, and what may come.
-    """
+    """Return the cluster in a file, or in standard input (`-`); raise `BadSnapshot` with the file's name."""
     where = "standard input" if str(path) == "-" else str(path)
     try:
         return build(documents.stream(path, stdin=stdin), shape_history=shape_history).checked(where)
