@@ -20,7 +20,7 @@ import orjson
 from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.cache.pod_question import MOST_OWNERS, PinReason
-from numalign.kube.decode import allocated, placements
+from numalign.kube.decode import placements, pods
 from numalign.kube.decode.parts import Part, group
 from numalign.kube.decode.placements import DecodedRecord
 from numalign.kube.decode.pod_reader import PodReader
@@ -262,7 +262,7 @@ class PodInformer:
         metadata, spec, status = part["metadata"], part["spec"], part["status"]
         phase = _phase(status["phase"])
         pinned, pinned_at = _pin(part)
-        request = kept(self._reader.request(allocated.admitted(part.value), most_mistakes=MOST_MISTAKES + 1))
+        request = kept(self._reader.request(pods.admitted(part.value), most_mistakes=MOST_MISTAKES + 1))
         decoded = self._record(metadata["annotations"])
         part.mistakes.extend(decoded.mistakes)
         part.mistakes.extend(request.mistakes)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from numalign.kube.decode.allocated import admitted
+from numalign.kube.decode.pods import admitted
 from tests.worlds.notation import table
 from tests.worlds.objects import Json
 from tests.worlds.scraps import documents
