@@ -19,13 +19,9 @@ KIND = "DeviceClass"
 PREFIX = "deviceclass.resource.kubernetes.io/"
 """The prefix of a class name that forms its extended resource name."""
 
+_KEPT = MappingProxyType({"metadata": {"name": True}, "spec": {"extendedResourceName": True}})
 COLLECTIONS = tuple(
-    Collection(
-        KIND,
-        f"{GROUP}/{version}",
-        f"/apis/{GROUP}/{version}/deviceclasses",
-        MappingProxyType({"metadata": {"name": True}, "spec": {"extendedResourceName": True}}),
-    )
+    Collection(KIND, f"{GROUP}/{version}", f"/apis/{GROUP}/{version}/deviceclasses", _KEPT)
     for version in ("v1", "v1beta2", "v1beta1")
 )
 """The versions that can be read, the preferred one first."""

@@ -126,18 +126,17 @@ def write_machine(machine: DescribedMachine, kubelet: Mapping[str, object]) -> s
     cores: dict[ZoneId, list[Core]] = defaultdict(list)
     for core in machine.cores:
         cores[core.zone].append(core)
+    devices = {}
+    for name, places in machine.devices:
+        present = (place for place in places if place.total)
+        devices[name] = [
+            {"zones": place.zones, "total": place.total, "healthy": place.healthy} for place in present
+        ]
     fields = {
         "zones": [_zone(bank, cores[bank.zone]) for bank in machine.banks],
         **({"reservedSystemCPUs": render_list(machine.reserved)} if machine.reserved else {}),
         **({} if machine.kept is None else {"reservedCPUs": machine.kept}),
-        "devices": {
-            name: [
-                {"zones": place.zones, "total": place.total, "healthy": place.healthy}
-                for place in places
-                if place.total
-            ]
-            for name, places in machine.devices
-        },
+        "devices": devices,
     }
     text = _written({"kubelet": kubelet, "machine": fields}, LONGEST_MACHINE)
     read_machine(text, "")

@@ -122,10 +122,8 @@ def _measure(spec: Part) -> None:
     listed = inner_list(pods.value)
     count = sum(len(inner_list(pod, "containerAllocations")) for pod in listed)
     if len(listed) > MOST_PODS or count > MOST_CONTAINERS:
-        pods.wrong(
-            f"has {len(listed)} pods with {count} containers: at most {MOST_PODS} and"
-            f" {MOST_CONTAINERS} are allowed"
-        )
+        many = f"has {len(listed)} pods with {count} containers"
+        pods.wrong(f"{many}: at most {MOST_PODS} and {MOST_CONTAINERS} are allowed")
 
 
 def _gpus(detail: Part, zones: frozenset[ZoneId]) -> Mapping[ZoneId, int]:

@@ -101,19 +101,16 @@ def scheduling(pod: object) -> Scheduling:
     constraints = ANYWHERE
     if not affinity.excess:
         selected = spec["nodeSelector"].text_map()
-        tolerations = (
-            [toleration[name].text() for name in ("key", "operator", "value", "effect")]
-            for toleration in spec["tolerations"].objects()
-        )
+        tolerations = []
+        for each in spec["tolerations"].objects():
+            key, operator, value, effect = (
+                each[name].text() for name in ("key", "operator", "value", "effect")
+            )
+            tolerations.append(Toleration(key, _TOLERATING.get(operator), value, effect))
         constraints = Constraints(
             tuple(Requirement(key, Operator.IN, frozenset({value})) for key, value in selected.items()),
             None if affinity.required is None else _terms(affinity.required),
-            tuple(
-                dict.fromkeys(
-                    Toleration(key, _TOLERATING.get(operator), value, effect)
-                    for key, operator, value, effect in tolerations
-                )
-            ),
+            tuple(dict.fromkeys(tolerations)),
             spec["os"]["name"].text(),
         )
     return Scheduling(constraints, pin, affinity.excess, names, tuple(part.mistakes))

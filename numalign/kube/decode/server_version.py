@@ -17,12 +17,8 @@ NAME = "kubernetes"
 
 def described(answer: object) -> dict[str, object]:
     """Return what an API server answers as an object in a snapshot."""
-    return {
-        "apiVersion": f"{GROUP}/v1",
-        "kind": KIND,
-        "metadata": {"name": NAME},
-        "gitVersion": Part(answer)["gitVersion"].text(),
-    }
+    version = Part(answer)["gitVersion"].text()
+    return {"apiVersion": f"{GROUP}/v1", "kind": KIND, "metadata": {"name": NAME}, "gitVersion": version}
 
 
 def minor(raw: Mapping[str, object]) -> tuple[int | None, tuple[Mistake, ...]]:

@@ -82,13 +82,8 @@ _OTHERS = frozenset({LOSSES, LEFT_OUT})
 
 def collection(namespace: str) -> Collection:
     """Return the ConfigMap in a namespace, as something to watch."""
-    return Collection(
-        KIND,
-        "v1",
-        f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps",
-        MappingProxyType({"metadata": {"name": True}, "data": True}),
-        NAME,
-    )
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
+    return Collection(KIND, "v1", path, MappingProxyType({"metadata": {"name": True}, "data": True}), NAME)
 
 
 def encode(memory: RememberedShapes) -> dict[str, str]:
