@@ -48,6 +48,7 @@ MOST_WEIGHT, MOST_WEIGHTS = 100, 64
 """The largest weight in numa-score-weights, and the limit of weights: each counts in every choice. Beyond
 either, their value is not known."""
 
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 # The texts that Go's strconv.ParseBool accepts.
 _SWITCHES: Mapping[str, bool] = MappingProxyType(
     {
@@ -56,10 +57,6 @@ _SWITCHES: Mapping[str, bool] = MappingProxyType(
     }
 )
 
-# The gates of setUnsetAlphaGates and setUnsetBetaGates in k8s.io/component-base/featuregate/feature_gate.go.
-_ALL_ALPHA, _ALL_BETA = "AllAlpha", "AllBeta"
-
-_THRESHOLD = "memory.available"
 # The kubelet's default on Linux (DefaultEvictionHard of eviction/defaults_linux.go).
 _DEFAULT_THRESHOLD = 100 * 2**20
 # The resources that cmd/kubelet/app/server.go accepts (parseResourceList).
@@ -214,16 +211,14 @@ def _weights(text: str | None) -> tuple[tuple[str, int], ...] | None:
     return tuple(sorted(read.items()))
 
 
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
-
-
 def _gates(listed: Part) -> FeatureGates:
     named = {gate: listed[gate].boolean() for gate in FeatureGate}
+    # The last two are of setUnsetAlphaGates and setUnsetBetaGates of k8s.io/component-base/featuregate.
     return FeatureGates(
         frozenset(gate for gate, on in named.items() if on is True),
         frozenset(gate for gate, on in named.items() if on is False),
-        all_alpha=listed[_ALL_ALPHA].boolean() or False,
-        all_beta=listed[_ALL_BETA].boolean() or False,
+        all_alpha=listed["AllAlpha"].boolean() or False,
+        all_beta=listed["AllBeta"].boolean() or False,
     )
 
 
@@ -231,7 +226,7 @@ def _reserved(configuration: Part, system: int) -> Reserved | None:
     # Below this memory pods are evicted; it is None if it is a share of the node's.
     threshold: int | None = _DEFAULT_THRESHOLD
     hard, merged = configuration["evictionHard"], configuration["mergeDefaultEvictionSettings"].boolean()
-    least = hard[_THRESHOLD]
+    least = hard["memory.available"]
     if hard.value is not None and not (merged and least.value is None):
         shared = isinstance(least.value, str) and least.value.endswith("%")
         threshold = None if shared else least.amount(MEMORY) or 0

@@ -58,6 +58,7 @@ MOST_DEVICES = 10**6
 _VERSION = 1
 _PLACE_FIELDS = ("zones", "total", "healthy")
 _POD_FIELDS = ("held", "cpus")
+_PLAIN_POD, _PLAIN_ENTRY = frozenset(_POD_FIELDS), ("zones", "amount")
 
 
 class BadReport(BadInput):
@@ -221,10 +222,6 @@ def _plain_placement(pod: Any) -> ObservedPlacement | None:  # noqa: ANN401  wha
         return ObservedPlacement(held, read_list(pod.get("cpus", "")))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
-
-
-_PLAIN_POD = frozenset(_POD_FIELDS)
-_PLAIN_ENTRY = ("zones", "amount")
 
 
 def _zone(bank: ZoneMemory, cores: Sequence[Core]) -> dict[str, Any]:

@@ -52,6 +52,7 @@ MOST_ATTRIBUTES = 256
 """The limit for one node; there are half a dozen."""
 
 LONGEST_NAME = 253
+_MOST_MILLIS = MOST_CPUS * MILLI
 _NUMBERED = re.compile(r"(?:.*[^-0-9]-?)?([0-9]{1,9})", re.DOTALL)
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -328,9 +329,6 @@ def _entries(listed: object, *keys: str) -> list[tuple[Any, ...]] | None:
         return [*map(itemgetter(*keys), listed)]
     except (KeyError, TypeError):
         return None
-
-
-_MOST_MILLIS = MOST_CPUS * MILLI
 
 
 def _columns_by_entry(listed: Part, amounts: Sequence[str], odd: _Odd) -> _PlainColumns:

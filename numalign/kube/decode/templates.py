@@ -31,7 +31,7 @@ MOST_SEARCHED = 20_000
 """The limit of values that are searched for a template in one object, its lists and objects together."""
 
 _MOST_STEPS, _MOST_WILD = 16, 2
-_MOST_NAMED = 3
+_MOST_NAMED, _LONGEST_KEY = 3, 80
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _ELEMENTS, _MEMBERS = "[*]", "*"
 _WILD = frozenset({_ELEMENTS, _MEMBERS})
@@ -375,17 +375,17 @@ def _of_step(part: Part, _whole: Part) -> TemplateLocation | None:
         return None
     annotations = {**_fields(workflow, "podMetadata", "annotations"), **_annotations(step)}
     spec = {
-        **{key: inner(step, key) or inner(workflow, key) for key in _PLACING},
+        # Each template can override these.
+        **{
+            key: inner(step, key) or inner(workflow, key)
+            for key in ("nodeSelector", "affinity", "tolerations")
+        },
         "initContainers": inner(step, "initContainers"),
         "containers": [*containers, {"name": "wait"}],
     }
     moved = [(f"spec.containers[{at}]", f"{part.where}.{place}") for at, place in enumerate(places)]
     raw = {"metadata": {"annotations": annotations}, "spec": spec}
     return TemplateLocation(part.where, raw, guessed=True, moved=(*moved, ("spec", part.where)))
-
-
-_PLACING = ("nodeSelector", "affinity", "tolerations")
-"""Fields of a workflow that each of its templates can override."""
 
 
 def _of_training_runtime(part: Part, _whole: Part) -> TemplateLocation:
@@ -607,9 +607,6 @@ def _astray(
             right = lacking.in_object(Mistake("metadata.annotations", ""))
             why = f"has no effect on a {sort[1]}: put it on {right.where}"
         yield f"metadata.annotations[{key[:_LONGEST_KEY]}] {why}"
-
-
-_LONGEST_KEY = 80
 
 
 def _for_pods(key: object) -> bool:
