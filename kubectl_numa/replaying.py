@@ -161,7 +161,24 @@ def follow(session: Session | None, event: NodeEvent) -> tuple[Session, Predicte
         raise BadLine([Mistake("", "there is no node yet: the first event must be a node")])
     match event:
         case Created():
-            return _created(session, event)
+            name, stay = event.pod.name, session.now.pods.get(event.pod.name)
+            if stay and stay.held is not None:
+                raise BadLine(
+                    [Mistake("create.metadata.name", f'"{name}" is already on the node: delete it first')]
+                )
+            node = session.now.released()
+            # No kubelet is newer than its API server.
+            demand = demands.of(event.pod.stored(node.options.version))
+            admission = kubelet.admit(node, demand)
+            read = kubelet.effective_demand(node, demand)
+            predicted = PredictedAdmission(name, node, doubts=doubts(node, read))
+            if (refused := admission.refusal) and (refusal := refusal_of(node, read, admission)):
+                predicted = replace(predicted, reason=refused.reason, message=wording.refused(refusal))
+            else:
+                predicted = replace(
+                    predicted, grants=admission.placement.grants, whole=admission.placement.whole
+                )
+            return session.after(AdmissionTurn(name, demand)), predicted
         case Observed():
             return _observed(session, event), None
         case Deleted():
@@ -169,23 +186,6 @@ def follow(session: Session | None, event: NodeEvent) -> tuple[Session, Predicte
             return session.after(event), None
         case _:
             assert_never(event)
-
-
-def _created(session: Session, event: Created) -> tuple[Session, PredictedAdmission]:
-    name, stay = event.pod.name, session.now.pods.get(event.pod.name)
-    if stay and stay.held is not None:
-        raise BadLine([Mistake("create.metadata.name", f'"{name}" is already on the node: delete it first')])
-    node = session.now.released()
-    # No kubelet is newer than its API server.
-    demand = demands.of(event.pod.stored(node.options.version))
-    admission = kubelet.admit(node, demand)
-    read = kubelet.effective_demand(node, demand)
-    predicted = PredictedAdmission(name, node, doubts=doubts(node, read))
-    if (refused := admission.refusal) and (refusal := refusal_of(node, read, admission)):
-        predicted = replace(predicted, reason=refused.reason, message=wording.refused(refusal))
-    else:
-        predicted = replace(predicted, grants=admission.placement.grants, whole=admission.placement.whole)
-    return session.after(AdmissionTurn(name, demand)), predicted
 
 
 def _observed(session: Session, event: Observed) -> Session:
@@ -202,7 +202,20 @@ def _observed(session: Session, event: Observed) -> Session:
 def _turned(state: ReplayedNode, turn: Turn) -> ReplayedNode:
     match turn:
         case AdmissionTurn():
-            return _admitted(state, turn)
+            node, pod, demand = state.released(), turn.pod, turn.demand
+            if turn.truth and turn.truth.seen is not None:
+                return _with_truth(ReplayedNode(node, state.pods), pod, demand, turn.truth)
+            admission = kubelet.admit(node, demand)
+            if admission.refusal:
+                pods = {**state.pods, pod: Stay(demand, None, turn.truth is not None)}
+                return ReplayedNode(
+                    kubelet.after_admission(node, admission), pods, (Stay(demand, admission.held),)
+                )
+            if turn.truth:
+                return ReplayedNode(node, {**state.pods, pod: Stay(demand, None, seen=True)})
+            return ReplayedNode(
+                kubelet.charge(node, admission), {**state.pods, pod: Stay(demand, admission.held)}
+            )
         case Observed():
             stay = state.pods[turn.pod]
             node = state.node if stay.held is None else kubelet.release(state.node, [stay.held])
@@ -217,19 +230,6 @@ def _turned(state: ReplayedNode, turn: Turn) -> ReplayedNode:
             return ReplayedNode(state.node, pods, (*state.leaving, gone) if gone else state.leaving)
         case _:
             assert_never(turn)
-
-
-def _admitted(state: ReplayedNode, turn: AdmissionTurn) -> ReplayedNode:
-    node, pod, demand = state.released(), turn.pod, turn.demand
-    if turn.truth and turn.truth.seen is not None:
-        return _with_truth(ReplayedNode(node, state.pods), pod, demand, turn.truth)
-    admission = kubelet.admit(node, demand)
-    if admission.refusal:
-        pods = {**state.pods, pod: Stay(demand, None, turn.truth is not None)}
-        return ReplayedNode(kubelet.after_admission(node, admission), pods, (Stay(demand, admission.held),))
-    if turn.truth:
-        return ReplayedNode(node, {**state.pods, pod: Stay(demand, None, seen=True)})
-    return ReplayedNode(kubelet.charge(node, admission), {**state.pods, pod: Stay(demand, admission.held)})
 
 
 def _with_truth(state: ReplayedNode, pod: str, demand: Demand, truth: Observed) -> ReplayedNode:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any
 
 from kubectl_numa.lines import TextWriter, counted
 from kubectl_numa.listings import ListedRow, Listing
@@ -76,7 +75,10 @@ def exit_code(pods: Iterable[RunningPod]) -> int:
 
 
 def listing(listed: Sequence[RunningPod], every: Sequence[RunningPod]) -> Listing:
-    """Return the pods that are `listed`, of `every` one that was checked, as a listing."""
+    """Return the pods that are `listed`, of `every` one that was checked, as a listing.
+
+    In documents, `aligned` is null if unknown, and `admitted` if not checked.
+    """
     return Listing(
         ("namespace", "name", "outcome", "policy", "aligned", "below", "admitted"),
         (
@@ -93,7 +95,30 @@ def listing(listed: Sequence[RunningPod], every: Sequence[RunningPod]) -> Listin
             )
             for pod in listed
         ),
-        lambda: [_to_json(pod) for pod in listed],
+        lambda: [
+            {
+                "namespace": pod.pod.namespace,
+                "name": pod.pod.name,
+                "uid": pod.pod.uid,
+                "node": pod.pod.node,
+                "owner": {"kind": pod.pod.owner.kind, "name": pod.pod.owner.name} if pod.pod.owner else None,
+                "policy": pod.policy,
+                "outcome": pod.outcome,
+                "aligned": _ALIGNED.get(pod.judgement),
+                "judgement": pod.judgement,
+                "extent": pod.partial and pod.partial.extent,
+                "notPinned": list(pod.partial.unpinned) if pod.partial else [],
+                "below": list(pod.below),
+                "admitted": _is_admitted(pod),
+                "refusal": pod.decision.refusal if pod.decision else None,
+                "exempt": pod.exempt or None,
+                "results": [
+                    {"rule": result.rule, "outcome": result.outcome, "message": result.message or None}
+                    for result in pod.results
+                ],
+            }
+            for pod in listed
+        ],
         wide_columns=("node", "owner", "why"),
         text=lambda writer: _draw(listed, every, writer),
     )
@@ -144,29 +169,3 @@ def _findings(pods: Iterable[RunningPod]) -> str:
     words = ", ".join(f"{kinds[word]:,} {word}" for word in dict.fromkeys(_WORDS.values()) if kinds[word])
     having = f"{len(short):,} with findings" if short else "no findings"
     return f"{having}: {words}" if words else having
-
-
-def _to_json(pod: RunningPod) -> dict[str, Any]:
-    """Return it for programs; `aligned` is null if unknown, and `admitted` if not checked."""
-    owner = pod.pod.owner
-    return {
-        "namespace": pod.pod.namespace,
-        "name": pod.pod.name,
-        "uid": pod.pod.uid,
-        "node": pod.pod.node,
-        "owner": {"kind": owner.kind, "name": owner.name} if owner else None,
-        "policy": pod.policy,
-        "outcome": pod.outcome,
-        "aligned": _ALIGNED.get(pod.judgement),
-        "judgement": pod.judgement,
-        "extent": pod.partial and pod.partial.extent,
-        "notPinned": list(pod.partial.unpinned) if pod.partial else [],
-        "below": list(pod.below),
-        "admitted": _is_admitted(pod),
-        "refusal": pod.decision.refusal if pod.decision else None,
-        "exempt": pod.exempt or None,
-        "results": [
-            {"rule": result.rule, "outcome": result.outcome, "message": result.message or None}
-            for result in pod.results
-        ],
-    }

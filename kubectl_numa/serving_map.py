@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -18,7 +17,6 @@ from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import waiting
 from numalign.kube import client, exporters, live_feed
 from numalign.kube.cluster import Cluster
-from numalign.kube.feed import Feed
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy import ClusterPolicy
 from numalign.kube.files.policy_keeper import PolicyKeeper
@@ -116,18 +114,18 @@ class LocalMap:
                 [], log=self.log, registry=registry, checks={}, limits=http.LIMITS, timeouts=http.TIMEOUTS
             )
             service.install(app)
+
+            async def announce() -> None:
+                with waiting("reading the cluster") as now:
+                    while (lacking := feed.waiting_for()) is not None:
+                        now(f"waiting for {lacking}")
+                        await asyncio.sleep(POLL_SECONDS)
+                self.opened(f"http://localhost:{server.port_of(called)}{self.path}")
+
             tasks: dict[str, BackgroundTask] = {
                 "snapshot": feed.follow,
                 "cache_refresh": state.work_ahead,
                 "map": service.follow,
-                "announcement": partial(self._announce, feed, server.port_of(called)),
+                "announcement": announce,
             }
             return await server.answer(app, called, stop=stop, tasks=tasks)
-
-    async def _announce(self, feed: Feed, port: int) -> None:
-        """Announce the address of the map, once there is one."""
-        with waiting("reading the cluster") as now:
-            while (lacking := feed.waiting_for()) is not None:
-                now(f"waiting for {lacking}")
-                await asyncio.sleep(POLL_SECONDS)
-        self.opened(f"http://localhost:{port}{self.path}")

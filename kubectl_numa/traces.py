@@ -7,7 +7,7 @@ started before it was bound proves that its node's clock was behind then.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from kubectl_numa.diagnosis import Skew, Traces
 from numalign.kube import pod_informer
@@ -19,7 +19,8 @@ from numalign.model.intent import POLICY, VOLCANO_POLICY
 
 _KUBELETS = frozenset({"kubelet", "kubelet.exe"})
 _ENDED = frozenset({"Succeeded", "Failed"})
-_TOPOLOGY = ("f:zones", "f:attributes", "f:topologyPolicies")
+_TOPOLOGY = frozenset({"f:zones", "f:attributes", "f:topologyPolicies"})
+"""What an exporter writes."""
 
 
 def traces(values: Iterable[object]) -> Traces:
@@ -31,7 +32,13 @@ def traces(values: Iterable[object]) -> Traces:
         metadata, node = part["metadata"], part["spec"]["nodeName"].text()
         match document.group, document.kind:
             case nrt.GROUP, nrt.KIND:
-                writers[metadata["name"].text()] += sorted({*_writers(metadata)})
+                own = (
+                    entry["manager"].text()
+                    for entry in metadata["managedFields"].objects()
+                    # Anyone may write annotations.
+                    if not _TOPOLOGY.isdisjoint(name for name, _ in entry["fieldsV1"].members())
+                )
+                writers[metadata["name"].text()] += sorted({*filter(None, own)})
             case "", "Node" if (seconds := _heartbeat_ahead(part)) is not None:
                 skews[metadata["name"].text()] = Skew(seconds)
             case "", "Pod":
@@ -42,14 +49,6 @@ def traces(values: Iterable[object]) -> Traces:
                 last[node] = max(last.get(node, (0, 0)), _start(part))
     proved = {node: Skew(ahead, measured=False) for node, (_, ahead) in last.items() if ahead < 0}
     return Traces(writers, {node: sorted(pods) for node, pods in asking.items()}, proved | skews)
-
-
-def _writers(metadata: Part) -> Iterator[str]:
-    """Yield the programs that own a part of what an exporter writes; anyone may write annotations."""
-    for entry in metadata["managedFields"].objects():
-        written = {name for name, _ in entry["fieldsV1"].members()}
-        if not written.isdisjoint(_TOPOLOGY) and (manager := entry["manager"].text()):
-            yield manager
 
 
 def _heartbeat_ahead(node: Part) -> int | None:
