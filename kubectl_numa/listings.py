@@ -51,34 +51,19 @@ class Listing:
     wide_columns: tuple[str, ...] = ()
     text: Callable[[TextWriter], object] | None = None
 
-    def draw(self, writer: TextWriter) -> None:
-        """Write the text for people."""
-        if self.text:
-            self.text(writer)
-        else:
-            writer.write(*table(self.columns, self.rows))
-
-    def draw_wide(self, writer: TextWriter) -> None:
-        """Write the table with all columns."""
-        writer.write(*table((*self.columns, *self.wide_columns), self.rows))
-
-    def names(self) -> Iterator[str]:
-        """Return TYPE/NAME of each object that has one."""
-        return (_on_one_line(row.name) for row in self.rows if row.name)
-
 
 def table(columns: Sequence[str], rows: Iterable[ListedRow]) -> Iterator[str]:
     """Yield the header, then a line for each row; cells beyond the columns are left out."""
     lines = [[column.upper() for column in columns]]
     for row in rows:
-        cells = row.cells[: len(columns)]
-        lines.append([NO_VALUE if cell in {None, ""} else _on_one_line(str(cell)) for cell in cells])
+        cells = (NO_VALUE if cell in {None, ""} else str(cell) for cell in row.cells[: len(columns)])
+        lines.append([on_one_line(cell) for cell in cells])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         padded = (f"{cell:<{width + _GAP}}" for cell, width in zip(line, widths, strict=True))
         yield "".join(padded).rstrip()
 
 
-def _on_one_line(text: str) -> str:
-    # A cell or a name stays on its line, whatever it contains.
+def on_one_line(text: str) -> str:
+    """Return a cell or a name as it is shown, whatever it contains."""
     return " ".join(text.split())

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import TextWriter
-from kubectl_numa.listings import Listing, Output
+from kubectl_numa.listings import Listing, Output, on_one_line, table
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.selection import PodSelection
 from numalign.kube import name_completion, selectors
@@ -230,15 +230,16 @@ def print_document(value: object, output: Output) -> None:
 
 def print_listing(listing: Listing, output: Output) -> None:
     """Print a listing in the requested format."""
-    match output:
-        case Output.JSON | Output.YAML:
-            print_document(listing.documents(), output)
-        case Output.NAME:
-            text_writer().write(*listing.names())
-        case Output.WIDE:
-            listing.draw_wide(text_writer())
-        case Output.TEXT:
-            listing.draw(text_writer())
+    if output in {Output.JSON, Output.YAML}:
+        print_document(listing.documents(), output)
+    elif output is Output.NAME:
+        text_writer().write(*(on_one_line(row.name) for row in listing.rows if row.name))
+    elif output is Output.WIDE:
+        text_writer().write(*table((*listing.columns, *listing.wide_columns), listing.rows))
+    elif listing.text:
+        listing.text(text_writer())
+    else:
+        text_writer().write(*table(listing.columns, listing.rows))
 
 
 def text_writer() -> TextWriter:

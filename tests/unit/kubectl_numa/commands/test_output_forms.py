@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console
 
 from kubectl_numa import listings, options
-from kubectl_numa.lines import TextWriter
 from kubectl_numa.listings import ListedRow, Listing, Output
 from numalign.model.intent import Policy
 from tests.unit.kubectl_numa.conftest import STORED, Cli
@@ -113,9 +111,9 @@ def test_a_listing_is_printed_in_each_form(capsys: pytest.CaptureFixture[str]) -
 
 def test_names_steer_no_terminal_and_begin_no_line(capsys: pytest.CaptureFixture[str]) -> None:
     steering = [ListedRow("pod/a\npod/forged", ("a\x1b[31m\nb",)), ListedRow(""), ListedRow("pod/b\x1b[2J")]
-    Listing(("name",), steering[:1], list).draw_wide(TextWriter(Console()))
+    wide = printed(Listing(("name",), steering[:1], list), Output.WIDE, capsys)
 
-    assert capsys.readouterr().out == "NAME\na\N{REPLACEMENT CHARACTER}[31m b\n"
+    assert wide == "NAME\na\N{REPLACEMENT CHARACTER}[31m b\n"
     assert (
         printed(Listing(("name",), steering, list), Output.NAME, capsys)
         == "pod/a pod/forged\npod/b\ufffd[2J\n"
