@@ -20,10 +20,9 @@ from agent.kubelet_api import KubeletApi
 from agent.metrics import AgentMetrics
 from agent.observer import NodePaths, Observer
 from agent.options import AgentOptions
-from agent.pod_records import PodRecords
-from agent.publisher import Printer, Publisher
+from agent.publisher import PodRecords, Printer, Publisher
 from agent.report import NodeReport
-from agent.rounds import ReportPublisher, Rounds, Wakeups, watched
+from agent.rounds import ReportPublisher, Rounds, Wakeups
 from numalign.kube.access import Access
 from numalign.kube.errors import Unconfigured
 from numalign.runtime import metrics
@@ -65,7 +64,7 @@ async def run(given: AgentOptions, log: Log, registry: CollectorRegistry) -> int
     rounds = Rounds(
         observer(given, api, log).observe,
         publisher,
-        Wakeups(watched(given.kubelet_state, given.podresources_socket)),
+        Wakeups(given.kubelet_state, given.podresources_socket),
         resync=given.resync_seconds,
         heartbeat=given.heartbeat_seconds,
         log=log,

@@ -8,23 +8,28 @@ been removed together with its object.
 """
 
 import asyncio
+import contextlib
+import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
+from typing import NoReturn
 
 import orjson
 
 from agent.https import ApiServer
 from agent.metrics import AgentMetrics, WriteResult
 from agent.options import Publish
-from agent.report import JsonObject, NodeReport, document
+from agent.report import JsonObject, NamedPlacement, NodeReport, document
+from numalign.kube.decode import placements
 from numalign.kube.decode.kubelet_reports import OBSERVED_AT
 from numalign.kube.decode.nrt import GROUP, VERSIONS
 from numalign.kube.decode.parts import Part
-from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unconfigured
-from numalign.runtime.clock import Clock, utc_now
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound, Unconfigured
+from numalign.model import intent
+from numalign.runtime.clock import Clock, Sleep, utc_now
 from numalign.runtime.logs import Log
 
 AGAIN_SECONDS = 60.0
@@ -32,6 +37,9 @@ AGAIN_SECONDS = 60.0
 
 OWNER_SECONDS = 300.0
 """Interval in seconds at which to read the Node again: one that was deleted and recreated has another UID."""
+
+FIRST_PAUSE, LAST_PAUSE = 1.0, 30.0
+"""Seconds until pods are annotated again after a failure."""
 
 
 class Publisher:
@@ -170,3 +178,65 @@ class Printer:
             await asyncio.to_thread(Path(self._output).write_text, line)
         except OSError as error:
             raise Unconfigured(f"{self._output} cannot be written: {error}") from error
+
+
+class PodRecords:
+    """
+    Annotates each pod of a node with what it holds, for programs that read only pods.
+
+    A pod is annotated once, and again when it holds something else. The patch contains the UID of the pod, so
+    that a successor of the same name never gets its predecessor's annotation.
+    """
+
+    def __init__(
+        self,
+        api: ApiServer,
+        *,
+        log: Log,
+        metrics: AgentMetrics,
+        sleep: Sleep = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._api, self._log, self._metrics = api, log, metrics
+        self._sleep, self._chance = sleep, chance
+        self._wanted: Mapping[str, NamedPlacement] = {}
+        self._written: dict[str, str] = {}
+        self._changed = asyncio.Event()
+
+    def keep(self, pods: tuple[NamedPlacement, ...]) -> None:
+        """Keep these pods annotated, and no others; drop what was requested before and is not written yet."""
+        self._wanted = {pod.uid: pod for pod in pods}
+        self._changed.set()
+
+    async def run(self) -> NoReturn:
+        """Run forever; retry failures."""
+        failures = 0
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self.write_due()
+            except ClusterError as error:
+                if not failures:
+                    self._log.warning("placements.write_failed", error=error)
+                self._changed.set()
+                pause = min(FIRST_PAUSE * 2.0 ** min(failures, 16), LAST_PAUSE)
+                await self._sleep(pause * (0.5 + self._chance()))
+                failures += 1
+            else:
+                failures = 0
+
+    async def write_due(self) -> None:
+        """Annotate all pods that are not up to date; raise `ClusterError`."""
+        self._written = {uid: text for uid, text in self._written.items() if uid in self._wanted}
+        for uid, pod in self._wanted.items():
+            text = orjson.dumps(placements.render_held(pod.held)).decode()
+            if self._written.get(uid) == text:
+                continue
+            metadata = {"uid": pod.uid, "annotations": {intent.PLACEMENT_OBSERVED: text}}
+            path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+            # If the pod is gone, another one may have its name by now: a UID cannot be changed.
+            with contextlib.suppress(InvalidObject, NotFound):
+                await self._api.merge(path, {"metadata": metadata}, what=f"pod {pod.namespace}/{pod.name}")
+                self._metrics.pod_writes.inc()
+            self._written[uid] = text

@@ -10,7 +10,7 @@ if a change is pending; a repeated failure is logged once.
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, Protocol
@@ -68,23 +68,18 @@ then considers its devices unhealthy without writing that anywhere (PluginDiscon
 devicemanager/manager.go)."""
 
 
-def watched(state: Path, socket: Path) -> tuple[Path, ...]:
-    """Return the paths to watch of a kubelet with this directory and this podresources socket."""
-    return (*(state / name for name in CHECKPOINTS), socket)
-
-
 class Wakeups:
     """
-    Reports whether a kubelet's files have changed; its socket is the last of the paths.
+    Reports whether files have changed of a kubelet with this directory and this podresources socket.
 
     The kubelet offers no watch. But its managers write each allocation into their checkpoints, each pod that
     it accepts gets a directory, and a restarted kubelet has a new socket. The contents are not read: a
     changed stamp is reason enough to observe the node.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = paths
-        self._before = stamps(paths)
+    def __init__(self, state: Path, socket: Path) -> None:
+        self._paths = (*(state / name for name in CHECKPOINTS), socket)
+        self._before = stamps(self._paths)
 
     @property
     def blind(self) -> bool:

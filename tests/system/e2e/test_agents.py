@@ -18,8 +18,7 @@ from agent.amounts import SeenDevices
 from agent.https import ApiServer
 from agent.metrics import AgentMetrics
 from agent.options import Publish
-from agent.pod_records import PodRecords
-from agent.publisher import Publisher
+from agent.publisher import PodRecords, Publisher
 from agent.report import NamedPlacement, NodeReport, report
 from numalign.kube.access import Access
 from numalign.kube.decode.kubelet_reports import PLACEMENTS

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import pytest
+from agent.pod_records import PodRecords
 from prometheus_client import CollectorRegistry
 
 from agent.https import ApiServer
 from agent.metrics import AgentMetrics
-from agent.pod_records import PodRecords
 from agent.report import NamedPlacement
 from numalign.kube.decode import placements
 from numalign.kube.errors import Forbidden

@@ -1,5 +1,6 @@
 """One writer of zones: ours, or another exporter's; the annotations are ours in any case."""
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -12,13 +13,18 @@ from agent.amounts import SeenDevices
 from agent.https import MANAGER, ApiServer
 from agent.metrics import AgentMetrics
 from agent.options import Publish
-from agent.publisher import AGAIN_SECONDS, OWNER_SECONDS, Publisher
-from agent.report import NodeReport, report
+from agent.publisher import AGAIN_SECONDS, OWNER_SECONDS, PodRecords, Publisher
+from agent.report import NamedPlacement, NodeReport, report
+from numalign.kube.decode import placement_records
 from numalign.kube.decode.kubelet_reports import MACHINE, OBSERVED_AT, PLACEMENTS
 from numalign.kube.errors import Forbidden
+from numalign.model.intent import PLACEMENT_OBSERVED
+from numalign.model.placement import Held
+from numalign.model.resources import Resources
 from tests.unit.agent.observations import container, listed, observation, pod
 from tests.worlds.log import RecordedLog
 from tools.clusters.fake_api import FakeApi, Json
+from tools.clusters.waiting import until
 
 NODE = "/api/v1/nodes/a"
 PATH = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a"
@@ -213,3 +219,92 @@ async def test_a_refusal_is_raised_and_counted(desk: Desk) -> None:
     with pytest.raises(Forbidden):
         await desk.write("web")
     assert (desk.count("failed"), desk.count("applied")) == (1, 0)
+
+
+# Pods are told what they hold, each by its UID and once.
+
+
+WEB = "/api/v1/namespaces/team/pods/web"
+
+
+@dataclass
+class PodDesk:
+    fake: FakeApi
+    api: ApiServer
+    journal: RecordedLog = field(default_factory=RecordedLog)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        self.pauses: list[float] = []
+        self.records = PodRecords(
+            self.api, log=self.journal.log, metrics=AgentMetrics(self.registry), sleep=self._pause,
+            chance=lambda: 0.5
+        )  # fmt: skip
+
+    async def _pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.fake.failures.clear()
+
+    def made(self) -> str:
+        self.fake.delete(WEB)
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "team"}}
+        return str(self.fake.put(pod)["metadata"]["uid"])
+
+    def record(self) -> str | None:
+        found = self.fake.get(WEB)
+        assert found
+        text: str | None = found["metadata"].get("annotations", {}).get(PLACEMENT_OBSERVED)
+        return text
+
+
+@pytest.fixture
+def keeper(fake: FakeApi, api: ApiServer) -> PodDesk:
+    return PodDesk(fake, api)
+
+
+def placed(uid: str, cpus: int) -> NamedPlacement:
+    held: Held = {("node-0",): Resources({"cpu": cpus * 1000})} if cpus else {}
+    return NamedPlacement(uid, "team", "web", held)
+
+
+@pytest.mark.parametrize(("cpus", "text"), [(2, None), (0, "[]")], ids=["resources", "none"])
+async def test_record_has_what_a_pod_holds(keeper: PodDesk, cpus: int, text: str | None) -> None:
+    keeper.records.keep((placed(keeper.made(), cpus),))
+    await keeper.records.write_due()
+    assert placement_records.read(keeper.record() or "") == placed("", cpus).held
+    assert text in (keeper.record(), None)
+    assert keeper.registry.get_sample_value("numalign_agent_pod_writes_total") == 1
+
+
+async def test_record_is_rewritten_only_on_change(keeper: PodDesk) -> None:
+    uid = keeper.made()
+    two, three = (placed(uid, 2),), (placed(uid, 3),)
+    # A pod that is gone is forgotten.
+    for pods, asked in ((two, 1), (two, 1), (three, 2), ((), 2), (three, 3)):
+        keeper.records.keep(pods)
+        await keeper.records.write_due()
+        assert len(keeper.fake.received("PATCH", WEB)) == asked
+
+
+async def test_successor_never_gets_the_record_of_its_name(keeper: PodDesk) -> None:
+    keeper.records.keep((placed("gone", 2),))
+    await keeper.records.write_due()
+    assert keeper.fake.received("PATCH", WEB)
+    gone = keeper.made()
+    keeper.made()
+    keeper.records.keep((placed(gone, 2),))
+    await keeper.records.write_due()
+    assert keeper.record() is None
+
+
+async def test_failed_record_is_logged_once_and_retried(keeper: PodDesk) -> None:
+    keeper.fake.failures[WEB] = HTTPStatus.FORBIDDEN
+    keeper.records.keep((placed(keeper.made(), 2),))
+    with pytest.raises(Forbidden):
+        await keeper.records.write_due()
+    keeper.fake.failures[WEB] = HTTPStatus.FORBIDDEN
+    task = asyncio.create_task(keeper.records.run())
+    await until(keeper.record)
+    task.cancel()
+    assert keeper.pauses == [1.0]
+    assert len(keeper.journal.of("placements.write_failed")) == 1

@@ -21,7 +21,6 @@ from agent.rounds import (
     WRITE_SECONDS,
     Rounds,
     Wakeups,
-    watched,
 )
 from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.model.errors import BadInput, BadTopology, Mistake
@@ -276,7 +275,7 @@ def replaced(path: Path) -> None:
     ("the socket is gone", lambda folder: (folder / "kubelet.sock").unlink()),
 ]))  # fmt: skip
 def test_a_change_is_noticed_once(kubelet: Path, change: Callable[[Path], object]) -> None:
-    wakeups = Wakeups(watched(kubelet, kubelet / "kubelet.sock"))
+    wakeups = Wakeups(kubelet, kubelet / "kubelet.sock")
     assert not wakeups.changed()
     change(kubelet)
     assert wakeups.changed()
@@ -284,8 +283,8 @@ def test_a_change_is_noticed_once(kubelet: Path, change: Callable[[Path], object
 
 
 def test_checkpoints_that_come_later_are_noticed(tmp_path: Path) -> None:
-    wakeups = Wakeups(watched(tmp_path, tmp_path / "kubelet.sock"))
+    wakeups = Wakeups(tmp_path, tmp_path / "kubelet.sock")
     (tmp_path / "cpu_manager_state").write_text("{}")
     assert wakeups.changed()
     assert not wakeups.blind
-    assert Wakeups(watched(tmp_path / "nothing", tmp_path / "kubelet.sock")).blind
+    assert Wakeups(tmp_path / "nothing", tmp_path / "kubelet.sock").blind
