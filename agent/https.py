@@ -16,7 +16,6 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection, IncompleteRead
 from pathlib import Path
@@ -84,11 +83,28 @@ class HttpsClient:
         requests that may arrive twice. Raise `Unauthorized` for a token that cannot be read, `Unconfigured`
         for certificates that cannot, and `Unreachable` for every other failure; never for a status.
         """
+
+        def send(connection: HTTPConnection) -> tuple[int, bytes]:
+            try:
+                connection.request(method, path, body or None, sent)
+                answer = connection.getresponse()
+            except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError) as error:
+                # RemoteDisconnected is a ConnectionResetError.
+                raise _Ended from error
+            # A response that ends its connection holds the socket, and nothing else closes it.
+            with answer:
+                received = answer.read(most + 1)
+            if len(received) > most:
+                raise ValueError(f"the answer is longer than {most} bytes")
+            if answer.length:
+                # read() with a limit does not report that fewer bytes came than announced.
+                raise IncompleteRead(received, answer.length)
+            return answer.status, received
+
         async with self._turn:
             self._read_token()
             authorization = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-            headers = {"User-Agent": "numalign-agent", "Accept": _JSON, **authorization, **headers}
-            send = partial(_answer, method, path, body, headers, most)
+            sent = {"User-Agent": "numalign-agent", "Accept": _JSON, **authorization, **headers}
             what = f"{method} {path} at {self._address} failed"
             if self._connection is not None:
                 with contextlib.suppress(_Ended):
@@ -171,27 +187,6 @@ class HttpsClient:
                 _shut_down(connection)
                 under_way.add_done_callback(lambda _: connection.close())
         return answer
-
-
-def _answer(  # noqa: PLR0913, PLR0917  the parts of a request
-    method: str, path: str, body: bytes, headers: Mapping[str, str], most: int, connection: HTTPConnection
-) -> tuple[int, bytes]:
-    """Send a request and return the response; raise `_Ended`, and what http.client raises."""
-    try:
-        connection.request(method, path, body or None, dict(headers))
-        answer = connection.getresponse()
-    except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError) as error:
-        # RemoteDisconnected is a ConnectionResetError.
-        raise _Ended from error
-    # A response that ends its connection holds the socket, and nothing else closes it.
-    with answer:
-        received = answer.read(most + 1)
-    if len(received) > most:
-        raise ValueError(f"the answer is longer than {most} bytes")
-    if answer.length:
-        # read() with a limit does not report that fewer bytes came than announced.
-        raise IncompleteRead(received, answer.length)
-    return answer.status, received
 
 
 def _shut_down(connection: HTTPConnection) -> None:

@@ -71,9 +71,22 @@ class KubeletApi:
 
         The version is missing without an API server. Raise `ClusterError` with the error of each source.
         """
+
+        async def own(direct: HttpsClient) -> Mapping[str, object]:
+            body = await _answer(direct, "/configz", LONGEST_CONFIGURATION, _CONFIGURATION)
+            try:
+                return _fields(orjson.loads(body))
+            except orjson.JSONDecodeError as error:
+                why = why_not_json(body, error)
+                raise Unreachable(f"{_CONFIGURATION} is invalid: it {why}") from error
+
+        async def proxied(api: ApiServer) -> Mapping[str, object]:
+            path = f"{self._path}/proxy/configz"
+            return _fields(await api.get(path, what=_CONFIGURATION, most=LONGEST_CONFIGURATION))
+
         self._pods_way = None
         if self._file is None:
-            fields = await self._from_the_kubelet()
+            _, fields = await _first(self._ways(own, proxied), _CONFIGURATION)
         else:
             now = stamps((self._file,))
             # Its fields as last read, if it has not changed since.
@@ -103,22 +116,6 @@ class KubeletApi:
         ways = self._ways(own, bound)
         self._pods_way, pods = await _first([known, *ways] if known else ways, _PODS)
         return pods
-
-    async def _from_the_kubelet(self) -> Mapping[str, object]:
-        async def own(direct: HttpsClient) -> Mapping[str, object]:
-            body = await _answer(direct, "/configz", LONGEST_CONFIGURATION, _CONFIGURATION)
-            try:
-                return _fields(orjson.loads(body))
-            except orjson.JSONDecodeError as error:
-                why = why_not_json(body, error)
-                raise Unreachable(f"{_CONFIGURATION} is invalid: it {why}") from error
-
-        async def proxied(api: ApiServer) -> Mapping[str, object]:
-            path = f"{self._path}/proxy/configz"
-            return _fields(await api.get(path, what=_CONFIGURATION, most=LONGEST_CONFIGURATION))
-
-        _, fields = await _first(self._ways(own, proxied), _CONFIGURATION)
-        return fields
 
     def _ways(
         self, direct: Callable[[HttpsClient], Awaitable[T]], through: Callable[[ApiServer], Awaitable[T]]

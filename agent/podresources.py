@@ -13,6 +13,7 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError, Message
 
+from agent import podresources_pb2 as pb
 from agent import unary
 from agent.observation import (
     LARGEST_ZONE,
@@ -24,14 +25,6 @@ from agent.observation import (
     Sites,
     held,
     sites,
-)
-from agent.podresources_pb2 import (
-    AllocatableResourcesRequest,
-    AllocatableResourcesResponse,
-    ContainerDevices,
-    ContainerMemory,
-    ListPodResourcesRequest,
-    ListPodResourcesResponse,
 )
 from numalign.kube.errors import Unreachable
 from numalign.model.bitset import union
@@ -52,9 +45,9 @@ class PodResources:
 
     async def listed(self) -> tuple[ListedPod, ...]:
         """Return the node's pods and what their containers hold (`List`); before 1.34 also ended pods."""
-        answer = ListPodResourcesResponse()
+        answer = pb.ListPodResourcesResponse()
         with _sensible("List"):
-            answer.ParseFromString(await self._call("List", ListPodResourcesRequest()))
+            answer.ParseFromString(await self._call("List", pb.ListPodResourcesRequest()))
             return tuple(
                 ListedPod(
                     pod.namespace,
@@ -76,9 +69,9 @@ class PodResources:
 
     async def allocatable(self) -> Allocatable:
         """Return what is allocatable (`GetAllocatableResources`); of devices the healthy ones."""
-        answer = AllocatableResourcesResponse()
+        answer = pb.AllocatableResourcesResponse()
         with _sensible("GetAllocatableResources"):
-            request = AllocatableResourcesRequest()
+            request = pb.AllocatableResourcesRequest()
             answer.ParseFromString(await self._call("GetAllocatableResources", request))
             zones = _sites(answer.devices)
             devices = tuple(ListedDevice(*device, zones[device]) for device in sorted(zones))
@@ -103,19 +96,19 @@ def _sensible(method: str) -> Iterator[None]:
         raise Unreachable(f"the kubelet's answer to {method} is invalid: {error}") from error
 
 
-def _sites(entries: Iterable[ContainerDevices]) -> Sites:
+def _sites(entries: Iterable[pb.ContainerDevices]) -> Sites:
     return sites(
         (entry.resource_name, entry.device_ids, (node.ID for node in entry.topology.nodes))
         for entry in entries
     )
 
 
-def _held_blocks(blocks: Iterable[ContainerMemory]) -> tuple[MemoryBlock, ...]:
+def _held_blocks(blocks: Iterable[pb.ContainerMemory]) -> tuple[MemoryBlock, ...]:
     # Blocks that one finished init container passed on to another have size zero.
     return tuple(_block(block) for block in blocks if block.size)
 
 
-def _block(block: ContainerMemory) -> MemoryBlock:
+def _block(block: pb.ContainerMemory) -> MemoryBlock:
     if kind(block.memory_type) is not Kind.MEMORY:
         raise ValueError(f'"{cut(block.memory_type, LONGEST_TEXT)}" is not a memory type')
     zones = {node.ID for node in block.topology.nodes}

@@ -12,17 +12,9 @@ from pathlib import Path
 from struct import Struct
 from urllib.parse import unquote
 
+from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import (
-    ConnectionTerminated,
-    DataReceived,
-    Event,
-    ResponseReceived,
-    StreamEnded,
-    StreamReset,
-    TrailersReceived,
-)
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
@@ -131,19 +123,19 @@ class _Exchange:
             raise ValueError("the answer ended before its message was complete")
         return bytes(self._body[_PREFIX.size :])
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: events.Event) -> None:
         match event:
-            case ResponseReceived(headers=headers) | TrailersReceived(headers=headers) if headers:
-                self._headers.update({_raw(name): _raw(value) for name, value in headers})
-            case DataReceived(data=data) if data:
+            case events.ResponseReceived(headers=pairs) | events.TrailersReceived(headers=pairs) if pairs:
+                self._headers.update({_raw(name): _raw(value) for name, value in pairs})
+            case events.DataReceived(data=data) if data:
                 self._body += data
                 self._check_length()
-            case StreamEnded():
+            case events.StreamEnded():
                 self._ended = True
-            case StreamReset(error_code=code):
+            case events.StreamReset(error_code=code):
                 raise ValueError(f"the call was reset with error {code}")
             # Without an error code, the server may still answer earlier requests.
-            case ConnectionTerminated(error_code=code) if code:
+            case events.ConnectionTerminated(error_code=code) if code:
                 raise ValueError(f"the connection was closed with error {code}")
 
     def _check_length(self) -> None:

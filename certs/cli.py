@@ -22,7 +22,7 @@ from rich.console import Console
 from certs import authority, bundle, inspection, rotation, secret
 from certs.inspection import Report
 from certs.rotator import Rotator, begin, follow
-from certs.secret import CA, CERT, KEY, NEXT_CERT, NEXT_KEY, BadSecret, SecretRef, SharedSecret
+from certs.secret import CA, CERT, KEY, NEXT_CERT, NEXT_KEY, BadSecret, SecretRef
 from numalign.kube.client import Api, connected
 from numalign.kube.command_line import CommandGroup, Trouble, from_kubeconfig, joined
 from numalign.kube.connection import Connection
@@ -159,9 +159,13 @@ def inspect(
     if path:
         report = _of_path(path)
     else:
-        report = _of_secret(
-            cluster.run(lambda api, namespace: secret.read(api, SecretRef(namespace, name or "")))
-        )
+        shared = cluster.run(lambda api, namespace: secret.read(api, SecretRef(namespace, name or "")))
+        if shared.raw is None:
+            raise Trouble(f"{shared.ref} does not exist")
+        if shared.state is None:
+            report = Report(mistakes=shared.mistakes or (Mistake(str(shared.ref), "is empty"),))
+        else:
+            report = Report(inspection.of_state(shared.state, ours=shared.ours))
     if configuration:
         report = report.with_trust(cluster.run(lambda api, _: bundle.read(api, configuration)))
     now = utc_now()
@@ -187,14 +191,6 @@ def _of_path(path: Path) -> Report:
     except BadSecret as error:
         chain = tls.chain(files.get(CERT, b""))
         return Report(() if isinstance(chain, str) else inspection.of_chain(chain), mistakes=error.mistakes)
-
-
-def _of_secret(shared: SharedSecret) -> Report:
-    if shared.raw is None:
-        raise Trouble(f"{shared.ref} does not exist")
-    if shared.state is None:
-        return Report(mistakes=shared.mistakes or (Mistake(str(shared.ref), "is empty"),))
-    return Report(inspection.of_state(shared.state, ours=shared.ours))
 
 
 def _print_text(report: Report, now: datetime) -> None:

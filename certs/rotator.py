@@ -82,7 +82,13 @@ class Rotator:
 
         async def attempt() -> RotationState:
             configurations, shared = await self._read()
-            transition = self._due(shared, configurations)
+            transition = None
+            if shared.lost:
+                transition = rotation.restore(self._remembered, plan=self.plan, now=self.now())
+            elif shared.state and shared.ours:
+                known = self._trusted == (shared.state, bundle.versions(configurations))
+                published = self.clock() - self._since if known else None
+                transition = rotation.due(shared.state, plan=self.plan, now=self.now(), published=published)
             if transition:
                 shared = await secret.write(self.api, shared, transition.state)
                 transitions.append(transition)
@@ -105,15 +111,6 @@ class Rotator:
         return configurations, await secret.read_for(
             self.api, self.ref, names=self.plan.names, now=self.now()
         )
-
-    def _due(self, shared: SharedSecret, configurations: Sequence[WebhookConfiguration]) -> Transition | None:
-        if shared.lost:
-            return rotation.restore(self._remembered, plan=self.plan, now=self.now())
-        if shared.state is None or not shared.ours:
-            return None
-        known = self._trusted == (shared.state, bundle.versions(configurations))
-        published = self.clock() - self._since if known else None
-        return rotation.due(shared.state, plan=self.plan, now=self.now(), published=published)
 
     def _remember(self, shared: SharedSecret, configurations: Sequence[WebhookConfiguration]) -> None:
         state = shared.state
