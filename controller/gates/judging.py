@@ -19,8 +19,6 @@ NODE_INDEPENDENT = frozenset(
 )
 """Sources of volumes that every node has, as plugins such as VolumeBinding and NodeVolumeLimits see them."""
 
-_DO_NOT_SCHEDULE = "DoNotSchedule"
-
 
 def unjudged(pod: Mapping[str, object]) -> tuple[str, ...]:
     """Return the aspects of a v1 Pod that numalign does not evaluate, in readable words; empty if none."""
@@ -31,7 +29,7 @@ def unjudged(pod: Mapping[str, object]) -> tuple[str, ...]:
     ports = chain.from_iterable(_objects(container.get("ports")) for container in containers)
     aspects = {
         "topology spread": any(
-            spread.get("whenUnsatisfiable", _DO_NOT_SCHEDULE) == _DO_NOT_SCHEDULE for spread in spreads
+            spread.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for spread in spreads
         ),
         "affinity to other pods": any(
             _object(affinity.get(kind)).get(REQUIRED) for kind in ("podAffinity", "podAntiAffinity")

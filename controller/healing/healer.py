@@ -275,7 +275,9 @@ class Healer:
 
     async def _read(self, pod: PodInfo) -> Object | None:
         """Return the stored v1 Pod; None if it cannot be read, or if another pod has its name."""
-        read = self.api.get(pod_path(pod.namespace, pod.name), what=f"pod {_shown(pod)}", most=MOST_BYTES)
+        read = self.api.get(
+            pod_path(pod.namespace, pod.name), what=f"pod {pod.namespace}/{pod.name}", most=MOST_BYTES
+        )
         try:
             raw = await answer(read, within=READ_SECONDS)
         except NotFound:
@@ -288,7 +290,7 @@ class Healer:
         return body if isinstance(metadata, dict) and metadata.get("uid") == pod.uid else None
 
     def _read_failed(self, pod: PodInfo, error: ClusterError) -> None:
-        self._quiet_log.warning("healing.failed", pod=_shown(pod), error=str(error))
+        self._quiet_log.warning("healing.failed", pod=f"{pod.namespace}/{pod.name}", error=str(error))
         reason = f"an answer from the API server: {error}"
         self._skipped[pod.uid] = reason, self.clock() + RETRY_SECONDS
 
@@ -314,7 +316,7 @@ class Healer:
             self._skipped = {uid: skipped for uid, skipped in self._skipped.items() if now < skipped[1]}
             self._skipped = self._skipped if len(self._skipped) < MOST_SKIPPED else {}
         self._skipped[pod.uid] = reason, self.clock() + seconds
-        self._quiet_log.info("healing.skipped", pod=_shown(pod), reason=reason)
+        self._quiet_log.info("healing.skipped", pod=f"{pod.namespace}/{pod.name}", reason=reason)
 
     def _report_ungated(self, candidate: Candidate) -> None:
         pod, why_not = candidate.pod_alignment.pod, candidate.waits_for
@@ -334,7 +336,3 @@ NOT_GATED = (
 )
 OTHER_SCHEDULER = "a scheduling gate for its replacement: another scheduler would place it at once"
 NO_BETTER_PLACE = "another node that would align it now"
-
-
-def _shown(pod: PodInfo) -> str:
-    return f"{pod.namespace}/{pod.name}"

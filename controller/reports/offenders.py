@@ -8,7 +8,7 @@ gathers changes until then.
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -77,11 +77,11 @@ class OffenderReports:
             else:
                 stale = exporters.of_node(cluster, name, now=self.wall()).stale
                 nodes[name] = RuleOutcome.FAIL if stale else RuleOutcome.PASS
-        return await asyncio.to_thread(_reports, pods, nodes)
 
+        def made() -> Mapping[str, PolicyReport]:
+            reports = [policy_report.of_namespace(name, pods[name]) for name in sorted(pods)]
+            return {
+                report.namespace: report for report in (*reports, policy_report.of_nodes(nodes)) if report
+            }
 
-def _reports(
-    pods: Mapping[str, Sequence[RunningPod]], nodes: Mapping[str, RuleOutcome]
-) -> Mapping[str, PolicyReport]:
-    reports = [policy_report.of_namespace(name, pods[name]) for name in sorted(pods)]
-    return {report.namespace: report for report in (*reports, policy_report.of_nodes(nodes)) if report}
+        return await asyncio.to_thread(made)
