@@ -14,8 +14,8 @@ from numalign.kube.decode.pod_reader import PodReading
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.pod_informer import Owner
 from numalign.ledger.arithmetic import same
+from numalign.ledger.free import sharing
 from numalign.ledger.model import SEEN, AssignedPod
-from numalign.ledger.occupancy import sharing
 from numalign.map.fleet import zone_uses
 from numalign.map.views import HeldInZones, PodOnNode, PodView, Visible
 from numalign.model.demand import WHOLE_POD
