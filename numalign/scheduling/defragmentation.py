@@ -279,7 +279,7 @@ class _MoverSearch:
     def _ask(
         self, pod: Newcomer, names: Sequence[str], uid: str = ""
     ) -> tuple[list[str], Mapping[str, NotEligible], list[str], Batch]:
-        """Return the nodes that take a pod now, best first; those it may not use, or may; and their answers."""
+        """Return the nodes that take a pod now, best first; those that it may not or may use; all answers."""
         cluster = self.cluster
         kept_away = cluster.cache.not_eligible(names, pod.constraints, now=cluster.now)
         open_ = [name for name in names if name not in kept_away]
