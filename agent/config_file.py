@@ -35,8 +35,6 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
 """Defaults of a configuration file (SetDefaults_KubeletConfiguration in the kubelet's
 apis/config/v1beta1)."""
 
-_REASON = 2000
-
 
 class BadConfigFile(BadInput):
     """Raised when a file does not contain a kubelet's configuration."""
@@ -56,7 +54,7 @@ async def read(path: Path, *, within: float = READ_SECONDS) -> Mapping[str, obje
             process.kill()
             await process.wait()
     if process.returncode:
-        raise Unconfigured(f"{path}: {cut(errors.decode(errors='replace').strip(), _REASON)}")
+        raise Unconfigured(f"{path}: {cut(errors.decode(errors='replace').strip(), 2000)}")
     fields: Mapping[str, object] = orjson.loads(printed)
     return fields
 

@@ -160,7 +160,7 @@ class HttpsClient:
                 # This takes megabytes, and is mostly not needed.
                 context.load_default_certs()
             if access.certificate:
-                context.load_cert_chain(access.certificate, access.key)
+                context.load_cert_chain(access.certificate, access.key or None)
         except (OSError, ValueError) as error:
             raise Unconfigured(f"the certificates for {self._address} cannot be read: {error}") from error
         return HTTPSConnection(self._host, self._port, timeout=self._within, context=context)

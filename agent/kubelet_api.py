@@ -132,7 +132,7 @@ async def _answer(direct: HttpsClient, path: str, most: int, what: str) -> bytes
     status, body = await direct.request("GET", path, most=most)
     if status != HTTPStatus.OK:
         error = _REFUSALS.get(status, Unreachable)
-        reason = cut(body.decode(errors="replace").strip(), _SHOWN)
+        reason = cut(body.decode(errors="replace").strip(), 200)
         raise error(f"the kubelet answered {status} for {what} ({reason or 'no reason given'})")
     return body
 
@@ -140,7 +140,6 @@ async def _answer(direct: HttpsClient, path: str, most: int, what: str) -> bytes
 # Annotations of pods as a kubelet lists them, and of mirror pods in the API server (types/pod_update.go).
 _SOURCE, _MIRROR = "kubernetes.io/config.source", "kubernetes.io/config.mirror"
 
-_SHOWN = 200
 _REFUSALS: Mapping[int, type[ClusterError]] = MappingProxyType(
     {HTTPStatus.UNAUTHORIZED: Unauthorized, HTTPStatus.FORBIDDEN: Forbidden, HTTPStatus.NOT_FOUND: NotFound}
 )

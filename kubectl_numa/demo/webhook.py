@@ -32,9 +32,6 @@ HOST = "127.0.0.1"
 
 # Reading the largest bundled cluster takes two seconds; a machine may be very busy.
 START_SECONDS = 60
-END_SECONDS = 5
-DYING_SECONDS = 1
-KEPT_LINES = 5
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 T = TypeVar("T")
@@ -53,7 +50,7 @@ class RunningWebhook:
     process: Process
     ca: Path
     port: int = 0
-    last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
+    last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=5))
 
     @property
     def url(self) -> str:
@@ -63,7 +60,7 @@ class RunningWebhook:
     async def died(self, doing: str) -> WebhookDied:
         """Return the error for a webhook that failed; wait a moment for its end, to report that too."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.process.wait(), DYING_SECONDS)
+            await asyncio.wait_for(self.process.wait(), 1)
         code = self.process.returncode
         how = "stopped responding" if code is None else f"ended with exit code {code}"
         log = "".join(f"\n  {line}" for line in self.last_lines) or " nothing"
@@ -127,7 +124,7 @@ async def _end(process: Process) -> None:
         with contextlib.suppress(ProcessLookupError, TimeoutError):
             if process.returncode is None:
                 ask()
-            await asyncio.wait_for(process.wait(), END_SECONDS)
+            await asyncio.wait_for(process.wait(), 5)
 
 
 class Stopped(Exception):
