@@ -190,7 +190,7 @@ async def _handle(request: web.Request, *, context: CallContext, name: str) -> w
 
 
 async def _response(body: bytes, context: CallContext, name: str) -> web.Response:
-    if not context.state.cluster.listed:
+    if not context.state.listed:
         error = {"error": "the state of the cluster is not known yet"}
         return web.json_response(error, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
     began = time.perf_counter()
@@ -220,7 +220,8 @@ async def _filter(context: CallContext, body: bytes) -> bytes:
     beyond = context.state.nodes_over_quota(pod, call.names)
     names = [name for name in call.names if name not in beyond] if beyond else call.names
     filtered, answered = await context.nodes.evaluate(partial(context.nodes.filtered, names, pod))
-    filtered = await result_of(context.groups.filtered(pod, filtered))
+    if context.state.group_of(pod):
+        filtered = await result_of(context.groups.filtered(pod, filtered))
     context.metrics.not_answered.inc(not answered)
     for answer, nodes in zip(ANSWERS, (filtered.fit, filtered.failed, filtered.unresolvable), strict=True):
         context.metrics.nodes[answer].inc(len(nodes))

@@ -67,11 +67,8 @@ class PodGroups:
         return {"pod_groups": self._placements}
 
     def filtered(self, pod: PendingPod, alone: Filtered) -> Steps[Filtered]:
-        """Return, in steps, the nodes after those were filtered that take the pod `alone`.
-
-        The pod is in the group that the API server has for it; one that it does not have is in none.
-        """
-        key = self._group(pod)
+        """Return, in steps, the nodes after those were filtered that take the pod `alone`."""
+        key = self.state.group_of(pod)
         known = self.state.reservable(pod) if key else None
         if key is None or known is None:
             return alone
@@ -99,7 +96,7 @@ class PodGroups:
 
         The same node must then be the choice of the scheduler.
         """
-        key = self._group(pod)
+        key = self.state.group_of(pod)
         placements = (self._placements.peek(key) if key else None) or ()
         own = next((placement for placement in placements if placement.pod.uid == pod.uid), None)
         if key is None or own is None:
@@ -110,10 +107,6 @@ class PodGroups:
             return False
         self._placements.put(key, (*others, replace(own, node=node, prediction=prediction)))
         return True
-
-    def _group(self, pod: PendingPod) -> _GroupKey | None:
-        seen = self.state.pods.get(pod.uid)
-        return (seen.namespace, seen.group) if seen and seen.group else None
 
     def _before(self, key: _GroupKey, uid: str) -> tuple[TentativePlacement, ...]:
         """Return the placements of members that were evaluated before this one, and still wait."""

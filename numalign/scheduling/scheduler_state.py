@@ -345,6 +345,16 @@ class SchedulerState:
             raise BadInput(reading.mistakes)
         return self._pending((uid, namespace, name, created), reading)
 
+    @property
+    def listed(self) -> bool:
+        """Whether the whole cluster was known at some time."""
+        return self.cluster.listed
+
+    def group_of(self, pod: PendingPod) -> tuple[str, str] | None:
+        """Return namespace and name of the group that the API server has for a pod; None for none."""
+        seen = self.pods.get(pod.uid)
+        return (seen.namespace, seen.group) if seen and seen.group else None
+
     def knows(self, namespace: str) -> bool:
         """Return whether the settings of a namespace are known."""
         return not self.follows or not self.cluster.listed or namespace in self.cluster.namespaces

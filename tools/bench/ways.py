@@ -57,18 +57,19 @@ SECONDS = 1.5
 
 def listen(folder: Path) -> None:
     """Note the functions that start between SIGUSR1 and SIGUSR2, and write them to a file."""
-    noted: list[tuple[str, ...]] = []
+    noted: list[tuple[str, str, list[str]]] = []
     started: dict[int, FrameType] = {}
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
         # A coroutine starts once, and is called again whenever it goes on.
         if event != "call" or started.setdefault(id(frame), frame) is not frame:
             return
-        here, caller = _place(frame), frame.f_back
-        while caller is not None and _place(caller) is None:
-            caller = caller.f_back
-        if here is not None:
-            noted.append((*here, *((caller and _place(caller)) or ("", ""))))
+        if here := _place(frame):
+            callers, caller = list[str](), frame.f_back
+            while caller is not None:
+                callers += [place[0] for place in [_place(caller)] if place]
+                caller = caller.f_back
+            noted.append((*here, callers))
 
     def begin(*_: object) -> None:
         noted.clear()
@@ -98,12 +99,11 @@ def _place(frame: FrameType) -> tuple[str, str] | None:
 
 
 class Start(NamedTuple):
-    """A function that started, and the function of ours that called it; empty for the event loop."""
+    """A function that started, and the modules of ours that it was called from, the nearest first."""
 
     module: str
     function: str
-    calling_module: str
-    calling_function: str
+    callers: Sequence[str]
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *("numalign.ledger.occupancy", "numalign.ledger.ordering", "numalign.shapes.health"),
         ),
         "decoders": ("numalign.kube.decode.",),
-        "the server": ("numalign.runtime.", "numalign.cache.pace"),
+        "the server": ("numalign.runtime.", "numalign.kube.lease", "numalign.cache.pace"),
         "columns": tuple(
             f"numalign.cache.{name}"
             for name in (
@@ -204,17 +204,21 @@ def way(name: str, starts: Iterable[Start]) -> Way:
     stations: dict[str, Station] = {}
     used: dict[str, dict[str, None]] = {library: {} for library in LIBRARIES}
     for start in starts:
-        if start.module in BESIDE:
+        if not BESIDE.isdisjoint((start.module, *start.callers)):
             continue
-        library = next((key for key, names in LIBRARIES.items() if start.module.startswith(names)), None)
-        if library:
+        if library := _library(start.module):
             used[library].setdefault(start.module.rpartition(".")[2])
-        elif start.module != start.calling_module:
+            continue
+        caller = next((each for each in start.callers if not _library(each)), "the event loop")
+        if start.module != caller:
             station = stations.setdefault(start.module, Station(start.module, start.function))
-            caller = start.calling_module or "the event loop"
             if caller not in station.entered_from:
                 station.entered_from.append(caller)
     return Way(name, tuple(stations.values()), {key: [*names] for key, names in used.items() if names})
+
+
+def _library(module: str) -> str | None:
+    return next((library for library, names in LIBRARIES.items() if module.startswith(names)), None)
 
 
 # The calls.
@@ -259,12 +263,15 @@ class Stage:
 async def traced_review(stage: Stage) -> Way:
     webhook = await stage.here.webhook("--kubeconfig", stage.kubeconfig)
     body = review(stage.pod(), uid="705ab4f5-6393-11e8-b7cc-42010a800002", namespace="default")
+    await _called(webhook.door, "/validate", body)
     return await _of_call(stage, webhook, "review", "/validate", body)
 
 
 async def traced_filter(stage: Stage) -> Way:
     scorer = await stage.here.scorer("--kubeconfig", stage.kubeconfig)
-    return await _of_call(stage, scorer, "filter", "/filter", _filtering(stage))
+    body = _filtering(stage)
+    await _called(scorer.door, "/filter", body)
+    return await _of_call(stage, scorer, "filter", "/filter", body)
 
 
 async def traced_bind(stage: Stage) -> Way:
@@ -274,8 +281,7 @@ async def traced_bind(stage: Stage) -> Way:
     metadata = pod["metadata"]
     named = {"PodName": metadata["name"], "PodNamespace": "default", "PodUID": metadata["uid"]}
     body = orjson.dumps({**named, "Node": fitting[0]})
-    call = partial(_called, door, "/bind", body)
-    return way("bind", await stage.tracer.during(scorer.child, call))
+    return await _of_call(stage, scorer, "bind", "/bind", body)
 
 
 async def traced_topology(stage: Stage) -> Way:
@@ -329,9 +335,9 @@ def _filtering(stage: Stage) -> bytes:
 
 
 async def _of_call(stage: Stage, running: Running, name: str, path: str, body: bytes) -> Way:
-    await _called(running.door, path, body)
     call = partial(_called, running.door, path, body)
-    return way(name, await stage.tracer.during(running.child, call))
+    starts = await stage.tracer.during(running.child, call)
+    return way(name, (each for each in starts if "numalign.runtime.calls" in each.callers))
 
 
 async def _called(door: Door, path: str, body: bytes) -> None:
