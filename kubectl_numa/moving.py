@@ -204,7 +204,7 @@ def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wan
         residents[each.node].append(
             Resident(each.uid, name, each.priority, each.created, stays, each.leaving)
         )
-    cluster = defragmentation.Cluster(
+    cluster = defragmentation.ResidentCluster(
         placed.state.reservations,
         placed.state.cache,
         residents,

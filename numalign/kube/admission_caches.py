@@ -16,6 +16,7 @@ def apply(cache: ClusterCache, change: Change) -> None:
                 cache.nodes.drop(name)
             else:
                 cache.nodes.put(now.node)
+            cache.unknown_nodes.update(name, now.bare)
         case ShapesChanged(shapes, left_out, pools):
             cache.update_shapes(shapes, left_out, pools)
 

@@ -141,7 +141,7 @@ class Settled:
 
 Change = NodeChanged | ShapesChanged | NamespaceChanged | ServerChanged | ProblemsChanged | Settled
 
-Listener = Callable[[Change], object]
+ChangeListener = Callable[[Change], object]
 """Called with each change, after the cluster has it."""
 
 
@@ -169,10 +169,10 @@ class Cluster:
         self.problems_of: dict[tuple[str, str], tuple[Problem, ...]] = {}
         self.last_settled: Settled | None = None
         self.version = self.rules_version = self._settled_version = 0
-        self._listeners: list[Listener] = []
+        self._listeners: list[ChangeListener] = []
         self._unhinted: frozenset[str] | None = NOTHING_KNOWN
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: ChangeListener) -> None:
         """Call a listener with every change from now on, after what has led to the current state."""
         for change in differences(Cluster(), self):
             listener(change)

@@ -319,7 +319,7 @@ def _record(written: Mapping[str, object]) -> DecodedRecord:
     return decoded if len(repr(decoded)) <= MOST_KEPT else DecodedRecord(None, (_TOO_LARGE,))
 
 
-_TOO_LARGE = Mistake("metadata.annotations", f"a placement of more than {MOST_KEPT >> 10} KiB is ignored")
+_TOO_LARGE = Mistake("metadata.annotations", f"a placement of more than {MOST_KEPT:,} characters is ignored")
 
 
 def owner_of(metadata: Part) -> Owner | None:

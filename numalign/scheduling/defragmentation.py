@@ -85,7 +85,7 @@ class Resident:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ResidentCluster:
     """The pods by node (`residents`, all of them); `newcomer` is the question of one that is recreated.
 
     It is None for a pod that cannot be read, and so is not moved. `now` is in the seconds of the ledger.
@@ -186,7 +186,7 @@ class Effort:
 def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wanted
     pod: Newcomer,
     priority: int,
-    cluster: Cluster,
+    cluster: ResidentCluster,
     names: Sequence[str],
     *,
     plans: int = 1,
@@ -229,7 +229,7 @@ class _Site:
 class _MoverSearch:
     pod: Newcomer
     priority: int
-    cluster: Cluster
+    cluster: ResidentCluster
     wanted: int
     progress: Callable[[str], object]
     effort: Effort

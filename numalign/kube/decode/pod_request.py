@@ -20,10 +20,10 @@ from numalign.model.intent import Intent, IntentAnnotations, Policy
 from numalign.model.pod import Role
 from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
 
-MOST_KEPT = 2**15
+MOST_KEPT = 20_000
 """The limit of what is kept of one part of a pod as long as it lives, in characters of `repr`.
 
-A hundred usual containers take less.
+Sixty usual containers take less.
 """
 
 MOST_NAMES, MOST_CHARACTERS = 16, 1024
@@ -96,7 +96,9 @@ def _step(amounts: Mapping[str, int]) -> Step:
     return Step(WHOLE_POD, Role.APP, amounts.get(CPU, 0), memory, devices)
 
 
-_TOO_LARGE = Mistake("spec", f"requests so much that keeping it would take more than {MOST_KEPT >> 10} KiB")
+_TOO_LARGE = Mistake(
+    "spec", f"requests so much that keeping it would take more than {MOST_KEPT:,} characters"
+)
 
 
 def summary(request: PodRequest) -> PodRequest | None:

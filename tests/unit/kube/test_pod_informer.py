@@ -255,23 +255,23 @@ def test_too_large_requests_are_unreadable(informed: Informed) -> None:
     assert (info.demand, info.request.written) == (None, IntentAnnotations(Policy.RESTRICTED))
     [mistake] = informed.mistakes()
     assert mistake.startswith(
-        "Pod team/p: spec: requests so much that keeping it would take more than 32 KiB"
+        "Pod team/p: spec: requests so much that keeping it would take more than 20,000 characters"
     )
 
 
-def test_a_hundred_usual_containers_are_readable(informed: Informed) -> None:
+def test_sixty_usual_containers_are_readable(informed: Informed) -> None:
     limits = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1", "rdma/hca": "1"}
-    containers = [{"name": f"container-{at}", "resources": {"limits": limits}} for at in range(100)]
+    containers = [{"name": f"container-{at}", "resources": {"limits": limits}} for at in range(60)]
     info = informed.one(pod(spec={"containers": containers}))
     assert info.demand
-    assert len(info.demand.steps) == 100
+    assert len(info.demand.steps) == 60
 
 
 def test_a_too_large_placement_is_ignored(informed: Informed) -> None:
     info = informed.one(pod(**LARGE_RECORD))
     assert (info.record, bool(info.demand)) == (None, True)
     assert informed.mistakes() == [
-        "Pod team/p: metadata.annotations: a placement of more than 32 KiB is ignored"
+        "Pod team/p: metadata.annotations: a placement of more than 20,000 characters is ignored"
     ]
 
 
