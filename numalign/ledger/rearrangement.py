@@ -12,7 +12,6 @@ rules would also refuse whatever is excluded here, and they decide all the rest.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import combinations
 from types import MappingProxyType
 
@@ -225,10 +224,12 @@ class Relief:
             return None
         if any(leaver.unread for leaver in self.leavers):
             return 1
-        # All leavers may be needed: the number follows from the largest amounts alone, wherever they are.
-        sizes = range(len(self.leavers))
-        enough = (size for size in sizes if self._enough(self.leavers, partial(_largest, size)))
-        return next(enough, len(self.leavers))
+
+        def could_do(size: int) -> bool:
+            """Return whether the largest amounts of each resource would be enough, wherever they are."""
+            return self._enough(self.leavers, lambda amounts: sum(sorted(amounts, reverse=True)[:size]))
+
+        return next(filter(could_do, range(len(self.leavers))), len(self.leavers))
 
     def room_for(self, chosen: Sequence[Leaver], other: Demand) -> bool:
         """Return whether there may be room for another pod beside the incoming one after these are gone."""
@@ -339,10 +340,6 @@ def _units(node: Node, demand: Demand, intent: Intent) -> Sequence[_ByName]:
 
 def _steps(demand: Demand, scope: Scope) -> Sequence[Step]:
     return (demand.whole,) if scope is Scope.POD else demand.steps
-
-
-def _largest(count: int, amounts: list[int]) -> int:
-    return sum(sorted(amounts, reverse=True)[:count])
 
 
 def needed(leavers: Sequence[Leaver], helps: Callable[[Sequence[Leaver]], bool]) -> Sequence[Leaver]:

@@ -19,7 +19,7 @@ place (pkg/scheduler/framework/preemption). Neither considers zones.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from itertools import islice, permutations
 
 from numalign.cache.batch import Batch
@@ -346,21 +346,18 @@ class _MoverSearch:
         for site in sorted(sites, key=lambda site: (site.least, site.name)):
             if site.name in self._infeasible or len(site.relief.leavers) <= EXHAUSTIVE:
                 continue
-            chosen = self._enough(site)
-            if chosen and (plan := self._plan(site, chosen)):
+            helps = partial(self._helps, site)
+            leavers = site.relief.leavers[:MOST_MOVED]
+            counts = range(site.least, len(leavers) + 1)
+            some = next((leavers[:count] for count in counts if helps(leavers[:count])), ())
+            if some and (plan := self._plan(site, needed(some, helps))):
                 plans.append(plan)
             if len(plans) == self.wanted or self.effort.predictions < 0:
                 break
         return sorted(plans, key=lambda plan: cost([move.resident for move in plan.moves]))
 
-    def _enough(self, site: _Site) -> Sequence[Leaver]:
-        def helps(some: Sequence[Leaver]) -> bool:
-            return site.relief.suffices(some) and self._let_in(site, some) is not None
-
-        chosen = site.relief.leavers[:MOST_MOVED]
-        counts = range(site.least, len(chosen) + 1)
-        some = next((chosen[:count] for count in counts if helps(chosen[:count])), ())
-        return needed(some, helps)
+    def _helps(self, site: _Site, gone: Sequence[Leaver]) -> bool:
+        return site.relief.suffices(gone) and self._let_in(site, gone) is not None
 
     def _let_in(self, site: _Site, chosen: Sequence[Leaver]) -> Prediction | None:
         """Return the prediction for the pod after these are gone; None if the node refuses it."""

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from numalign.kube.cluster import NO_NODE
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import AssignedPod
+from numalign.ledger.rearrangement import PODS
 from numalign.model.demand import Demand
 from numalign.scheduling.scheduler_state import SchedulerState
-
-PODS = "pods"
 
 
 @dataclass(eq=False, slots=True)

@@ -322,12 +322,26 @@ class SchedulerState:
         if self._last and self._last[0] is pod and self._last[1] is policy and self._last[2] == version:
             pending = self._last[3]
         else:
-            pending = self._read(pod)
+            whole = Part(pod)
+            metadata = whole["metadata"]
+            uid = metadata["uid"].uid()
+            whole.raise_mistakes(BadInput)
+            namespace = metadata["namespace"].text() or "default"
+            name = metadata["name"].text() or metadata["generateName"].text()
+            if not self.knows(namespace):
+                why = f"namespace {namespace} is not known yet: try again"
+                raise UnknownNamespace([Mistake("metadata.namespace", why)])
+            reading = self.reader.read(pod, namespace, self._effective_policy())
+            if isinstance(reading, Invalid) and self._refused(reading):
+                raise BadInput(reading.mistakes)
+            created = metadata["creationTimestamp"].time()
+            pending = self._pending((uid, namespace, name, created), reading)
             self._last = pod, policy, version, pending
         if pending.uid and self._asked.find(pending.uid) is not pending:
             self._asked.put(pending.uid, pending)
         return pending
 
+<<<<<<< HEAD
     def _read(self, pod: Mapping[str, object]) -> PendingPod:
         whole = Part(pod)
         metadata = whole["metadata"]
@@ -355,6 +369,8 @@ class SchedulerState:
         seen = self.pods.get(pod.uid)
         return (seen.namespace, seen.group) if seen and seen.group else None
 
+=======
+>>>>>>> b0cbba5b (Read a pod in a request in one function, and try the most leavers at once)
     def knows(self, namespace: str) -> bool:
         """Return whether the settings of a namespace are known."""
         return not self.follows or not self.cluster.listed or namespace in self.cluster.namespaces
