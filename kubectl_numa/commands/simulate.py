@@ -16,8 +16,6 @@ from numalign.model.options import Options
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
 from numalign.simulation.zoned_nodes import GPU
 
-FIRST_SEED = 42
-
 _made_up = joined(
     "made_up",
     MadeUpZones,
@@ -187,7 +185,7 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
         if view.cluster.unknown:
             notify(f"skipped: {counted(len(view.cluster.unknown))} without a NUMA topology")
         places = simulating.nodes_of_cluster(placed.nodes, gpus, kubelet)
-    simulation = Simulation(places, trace, names, ratio, range(FIRST_SEED, FIRST_SEED + seeds))
+    simulation = Simulation(places, trace, names, ratio, range(42, 42 + seeds))
     if plots:
         Path(plots).mkdir(exist_ok=True)
     with waiting("replaying") as progress:

@@ -57,27 +57,21 @@ def verify(*, connection: Connection, namespace: str | None, timeout: float, out
 
     with waiting("creating two pods as a dry run"):
         place, pods = asyncio.run(probed())
-    if output is Output.TEXT:
-        _show(place, pods)
-    else:
+    passed = all(pod.passed for pod in pods)
+    if output is not Output.TEXT:
         options.print_document({"namespace": place, "pods": [asdict(pod) for pod in pods]}, output)
-    raise click.exceptions.Exit(0 if all(pod.passed for pod in pods) else UNEXPECTED)
-
-
-def _show(namespace: str, pods: Sequence[ProbedPod]) -> None:
-    writer = options.text_writer()
+        raise click.exceptions.Exit(0 if passed else UNEXPECTED)
+    writer, indent = options.text_writer(), 8
     for pod in pods:
         by = f" by {pod.detail}" if pod.outcome is ProbeOutcome.DENIED else ""
         what = f"a pod with {POLICY}: {pod.policy} is {pod.outcome}{by}"
         if pod.passed:
-            writer.entry("  ok  ", what, indent=_INDENT, label_style="green")
+            writer.entry("  ok  ", what, indent=indent, label_style="green")
             continue
-        writer.entry("  FAIL", f"{what}, not {pod.expected}", indent=_INDENT, label_style="red")
-        writer.entry("", _REMEDIES[pod.outcome], indent=_INDENT)
+        writer.entry("  FAIL", f"{what}, not {pod.expected}", indent=indent, label_style="red")
+        writer.entry("", _REMEDIES[pod.outcome], indent=indent)
         if pod.outcome is ProbeOutcome.FAILED:
-            writer.entry("", pod.detail, indent=_INDENT)
-    reviews = "reviews" if all(pod.passed for pod in pods) else "does not review"
-    writer.entry("", f"numalign {reviews} the pods of namespace {namespace}", indent=0, style="bold")
-
-
-_INDENT = 8
+            writer.entry("", pod.detail, indent=indent)
+    reviews = "reviews" if passed else "does not review"
+    writer.entry("", f"numalign {reviews} the pods of namespace {place}", indent=0, style="bold")
+    raise click.exceptions.Exit(0 if passed else UNEXPECTED)

@@ -57,11 +57,7 @@ def feasible(node: Node, demand: Demand, intent: Intent, refusal: Refusal) -> St
         if not _has(node, unit, fewest_zones(node, unit, intent.policy, names) or 1, names):
             return False
         yield
-    return (yield from _apart(node, demand, intent))
-
-
-def _apart(node: Node, demand: Demand, intent: Intent) -> Steps[bool]:
-    """Return whether running containers that have to be in one zone each have room beside each other."""
+    # Running containers that have to be in one zone each need room beside each other.
     requests = list[Mapping[str, int]]()
     for step in demand.steps:
         if step.role is not Role.INIT:

@@ -19,10 +19,10 @@ from typing import NamedTuple
 from numalign.decision.doubts import uncertain
 from numalign.decision.evaluate import NO_INTENT, keeps
 from numalign.kubelet.admit import effective_demand
-from numalign.model.demand import Demand, Step
+from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.node import Node
-from numalign.model.placement import Grant, Placement
+from numalign.model.placement import Placement
 from numalign.model.resources import CPU, MILLI, ZoneId
 
 HIGHEST = 100
@@ -97,24 +97,15 @@ def scored_units(node: Node, demand: Demand, placement: Placement) -> list[Score
     """Return the units of an admitted pod that have zones; none if the node aligns nothing of it."""
     demand = effective_demand(node, demand)
     listed = frozenset(name for zone in node.zones for name in zone.allocatable)
-    if placement.whole:
-        units = [_unit(demand.whole, placement.whole, listed)]
-    else:
-        served = zip(demand.steps, placement.grants, strict=True)
-        units = [_unit(step, grant, listed) for step, grant in served]
-        if node.scope is not Scope.CONTAINER:
-            zones = frozenset[ZoneId]().union(*(unit.zones for unit in units))
-            units = [ScoredUnit(_pinned(demand.whole, listed), zones)]
+    served = zip(demand.steps, placement.grants, strict=True)
+    units = []
+    for step, grant in [(demand.whole, placement.whole)] if placement.whole else served:
+        requests = {name: request for name, request in step.requests.items() if name in listed}
+        units.append(ScoredUnit(requests, grant.zones_of(requests)))
+    if not placement.whole and node.scope is Scope.POD:
+        requests = {name: request for name, request in demand.whole.requests.items() if name in listed}
+        units = [ScoredUnit(requests, frozenset[ZoneId]().union(*(unit.zones for unit in units)))]
     return [unit for unit in units if unit.zones]
-
-
-def _unit(step: Step, grant: Grant, listed: frozenset[str]) -> ScoredUnit:
-    requests = _pinned(step, listed)
-    return ScoredUnit(requests, grant.zones_of(requests))
-
-
-def _pinned(step: Step, listed: frozenset[str]) -> Mapping[str, int]:
-    return {name: request for name, request in step.requests.items() if name in listed}
 
 
 def _of_units(strategy: Strategy, node: Node, units: list[ScoredUnit], weights: Weights) -> int:

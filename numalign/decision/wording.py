@@ -42,7 +42,6 @@ NO_TOPOLOGY = "publish no NUMA topology"
 
 _LONGEST_CLAUSE = 240
 _LONGEST_RESOURCE = 64
-_LONGEST_AMOUNT = 120
 
 
 _Text = str | Callable[[Refusal], str]
@@ -420,7 +419,7 @@ def _advice(refusal: Refusal, looser: Policy | None, enough: Enough) -> str:
     if refusal.cause is Cause.ZONES_TOO_SMALL and len(short) == 1 and short[0].most:
         need = short[0]
         if enough(refusal.container, need.resource, need.most):
-            ways.append(f"request at most {cut(_amount(need, need.most), _LONGEST_AMOUNT)}")
+            ways.append(f"request at most {cut(_amount(need, need.most), 120)}")
     if looser:
         ways.append(f'set annotation {POLICY} to "{looser}"')
     if refusal.cause is Cause.NOT_EXCLUSIVE:
