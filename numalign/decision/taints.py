@@ -60,8 +60,7 @@ def contradictions(
     )
 
 
-_Taint = tuple[str, str]
-"""Key and value."""
+_Taint = tuple[str, str]  # Key and value.
 
 
 def _named(toleration: Toleration) -> frozenset[_Taint]:
@@ -78,8 +77,9 @@ def _lacking(taint: _Taint, demand: Demand, intent: Intent) -> str | None:
     if taint == _DEDICATED:
         # Long-running containers; init containers end.
         sharing = next((step for step in demand.steps if step.role is not Role.INIT and not step.cpu), None)
-        named = sharing and f'{sharing.role} "{cut(sharing.container, _LONGEST_NAME)}"'
-        return f"{named} gets no exclusive CPUs" if named else None
+        if sharing is None:
+            return None
+        return f'{sharing.role} "{cut(sharing.container, _LONGEST_NAME)}" gets no exclusive CPUs'
     # Memory of nodes that only prefer it may come from other zones.
     if taint == _PREFERRED:
         return None
@@ -92,9 +92,8 @@ def _lacking(taint: _Taint, demand: Demand, intent: Intent) -> str | None:
         return f"{RESOURCES} leaves out {resource}"
     if any(step.cpu if resource == CPU else step.memory for step in demand.steps):
         return None
-    return (
-        "no container gets exclusive CPUs" if resource == CPU else f"the pod is {demand.qos}, not Guaranteed"
-    )
+    qos = f"the pod is {demand.qos}, not Guaranteed"
+    return "no container gets exclusive CPUs" if resource == CPU else qos
 
 
 _DEDICATED = ("CPUAffinity", "dedicated")

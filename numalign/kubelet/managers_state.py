@@ -76,12 +76,13 @@ def with_state(node: Node, before: ManagersState, after: ManagersState) -> Node:
     """Return the node with the free amounts of a later state; `before` is the one read from it."""
     spent, zones = _spent(before, after), list[Zone]()
     for at, zone in enumerate(node.zones):
-        cells, cells_before = (
+        # The group of a zone and the number of its blocks, under a memory manager.
+        cells, earlier = (
             (memory.cells[at], memory.assignments[at]) if memory else None
             for memory in (after.memory, before.memory)
         )
         # Unchanged zones stay the same objects, so that they need not be compared again.
-        if cells == cells_before and not any(amounts[at] for amounts in spent.values()):
+        if cells == earlier and not any(amounts[at] for amounts in spent.values()):
             zones.append(zone)
             continue
         free = Resources(
