@@ -341,24 +341,6 @@ class SchedulerState:
             self._asked.put(pending.uid, pending)
         return pending
 
-<<<<<<< HEAD
-    def _read(self, pod: Mapping[str, object]) -> PendingPod:
-        whole = Part(pod)
-        metadata = whole["metadata"]
-        uid = metadata["uid"].uid()
-        whole.raise_mistakes(BadInput)
-        namespace = metadata["namespace"].text() or "default"
-        name = metadata["name"].text() or metadata["generateName"].text()
-        created = metadata["creationTimestamp"].time()
-        if not self.knows(namespace):
-            raise UnknownNamespace(
-                [Mistake("metadata.namespace", f"namespace {namespace} is not known yet: try again")]
-            )
-        reading = self.reader.read(pod, namespace, self._effective_policy())
-        if isinstance(reading, Invalid) and self._refused(reading):
-            raise BadInput(reading.mistakes)
-        return self._pending((uid, namespace, name, created), reading)
-
     @property
     def listed(self) -> bool:
         """Whether the whole cluster was known at some time."""
@@ -369,8 +351,6 @@ class SchedulerState:
         seen = self.pods.get(pod.uid)
         return (seen.namespace, seen.group) if seen and seen.group else None
 
-=======
->>>>>>> b0cbba5b (Read a pod in a request in one function, and try the most leavers at once)
     def knows(self, namespace: str) -> bool:
         """Return whether the settings of a namespace are known."""
         return not self.follows or not self.cluster.listed or namespace in self.cluster.namespaces

@@ -29,10 +29,10 @@ from numalign.model.node import Node
 from numalign.scheduling.defragmentation import (
     EXHAUSTIVE,
     Advice,
-    Cluster,
     Newcomer,
     Remedy,
     Resident,
+    ResidentCluster,
     advise,
     cost,
 )
@@ -140,7 +140,7 @@ def advice_for(world: World) -> Advice:
         pod = by_uid[uid]
         return Newcomer(uid, pod.resident.name, Question(pod.demand, pod.intent), ANYWHERE)
 
-    cluster = Cluster(
+    cluster = ResidentCluster(
         reservations,
         SchedulerCache(reservations),
         {name: [pod.resident for pod in world.placed if pod.node == name] for name in world.nodes},
