@@ -451,13 +451,7 @@ class Reservations:
         return ordering.predict(info, demand, intent, created=created, now=now, lag=self.lag, free=free)
 
     def at_risk(
-        self,
-        name: str,
-        demand: Demand,
-        intent: Intent = NO_INTENT,
-        *,
-        now: float,
-        without: Iterable[str] = (),
+        self, name: str, demand: Demand, intent: Intent, *, now: float, without: Iterable[str] = ()
     ) -> tuple[AssignedPod, ...]:
         """Return recently admitted pods, except `without`, that may be where this one would be refused."""
         info = self.node_info(name)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from numalign.decision.evaluate import NO_INTENT
 from numalign.ledger.free import MOST_RECENT
 from numalign.ledger.model import (
     AssignedPod,
@@ -399,9 +400,9 @@ def test_pod_is_at_risk_only_from_earlier_pods(ledger: Reservations) -> None:
     ledger.update_pod("pair", holder)
     reserve(ledger, replace(pod("early"), demand=asks("cpu=1 mem=1Gi gpu=1")))
     new = asks("cpu=4 mem=1Gi")
-    assert [pod.uid for pod in ledger.at_risk("pair", new, now=NOW)] == ["early"]
-    assert ledger.at_risk("pair", new, now=NOW, without=["early"]) == ()
-    assert ledger.at_risk("unknown", new, now=NOW) == ()
+    assert [pod.uid for pod in ledger.at_risk("pair", new, NO_INTENT, now=NOW)] == ["early"]
+    assert ledger.at_risk("pair", new, NO_INTENT, now=NOW, without=["early"]) == ()
+    assert ledger.at_risk("unknown", new, NO_INTENT, now=NOW) == ()
 
 
 # Reports of the agent beside a kubelet.
