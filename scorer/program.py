@@ -108,12 +108,8 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             replica = self._replica(source.api) if source.api else Replica()
             await source.load()
             feed, reservations, background = source.feed, state.reservations, replica.background
-            outcomes = Outcomes(
-                state, publish=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
-            )
-            predictions = Predictions(
-                state, publish=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
-            )
+            outcomes = Outcomes(state, publish=replica.publish, log=self.log, registry=self.registry)
+            predictions = Predictions(state, publish=replica.publish, log=self.log, registry=self.registry)
             state.watchers = (outcomes.update_pod, predictions.update_pod)
             self._count(reservations, feed)
             context = self._context(state, feed, rules, replica)
@@ -170,7 +166,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         return CallContext(
             state,
             NodeAnswers(state, unknown=settings.unknown_nodes, clock=time.monotonic),
-            PodGroups(state, time.monotonic),
+            PodGroups(state),
             binder,
             Preemption(state),
             Ranker(rules),

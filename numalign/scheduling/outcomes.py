@@ -69,7 +69,6 @@ class _Observer:
     publish: PublishEvent
     log: Log
     registry: CollectorRegistry
-    clock: Callable[[], float]
 
     def __post_init__(self) -> None:
         self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
@@ -117,14 +116,14 @@ class Outcomes(_Observer):
         if not reserved and not self.state.was_asked(pod.uid):
             return
         if refused(pod) and not (before and before.ended):
-            self._last.put(pod.node, (self._question(pod), self.clock()))
+            self._last.put(pod.node, (self._question(pod), self.state.clock()))
             self._refusals.labels(pod.reason, "reserved" if reserved else "ranked").inc()
             held = reserved.expected if reserved else None
             happened = f"the kubelet of {pod.node} rejected the pod: {pod.reason}: {pod.message}"
             self._report_wrong(pod, "fits" if held is None else f"gets {shown(held)}", happened)
         elif pod.node and not pod.ended and not (before and before.node):
             question, at = self._last.peek(pod.node) or (None, 0.0)
-            if question is None or self.clock() - at > REMEMBERED_SECONDS:
+            if question is None or self.state.clock() - at > REMEMBERED_SECONDS:
                 return
             if question == self._question(pod):
                 self._repeated.inc()
@@ -188,7 +187,7 @@ class Predictions(_Observer):
                 # Only what a reservation was certain of is predicted.
                 record = reserved.record if reserved and reserved.reserved else None
                 predicted = record.held if record and not record.unknown else None
-                bound = _BoundPod(pod.namespace, pod.name, pod.uid, pod.node, predicted, self.clock())
+                bound = _BoundPod(pod.namespace, pod.name, pod.uid, pod.node, predicted, self.state.clock())
                 self._bound.put(pod.uid, bound)
         # A refusal is reported elsewhere; failed containers do not count.
         if pod.phase is Phase.FAILED and pod.reason in REFUSALS and pod.uid in self._bound:
@@ -197,7 +196,7 @@ class Predictions(_Observer):
 
     def look(self) -> None:
         """Compare what was reported since the last call, and give up on late reports."""
-        now, reservations = self.clock(), self.state.reservations
+        now, reservations = self.state.clock(), self.state.reservations
         for bound in self._bound.values():
             seen = reservations.observed(bound.uid)
             in_time = now - bound.at < PATIENCE_SECONDS and reservations.node_of(bound.uid) == bound.node

@@ -13,7 +13,7 @@ scheduler may have chosen another node than the best one, so a member is refused
 could be nowhere else.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from numalign.ledger.model import AssignedPod, Prediction
@@ -53,10 +53,9 @@ class TentativePlacement:
 
 @dataclass(eq=False, slots=True)
 class PodGroups:
-    """The tentative placements of members, by group. `clock` is in seconds."""
+    """The tentative placements of members, by group."""
 
     state: SchedulerState
-    clock: Callable[[], float]
     _placements: LRU[_GroupKey, tuple[TentativePlacement, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,7 +71,7 @@ class PodGroups:
         known = self.state.reservable(pod) if key else None
         if key is None or known is None:
             return alone
-        before, now = self._before(key, pod.uid), self.clock()
+        before, now = self._before(key, pod.uid), self.state.clock()
         own = TentativePlacement(
             known.assigned_pod(now=now), now + SECONDS, (*alone.fit[: MOST_MEMBERS + 1],)
         )
@@ -110,7 +109,7 @@ class PodGroups:
 
     def _before(self, key: _GroupKey, uid: str) -> tuple[TentativePlacement, ...]:
         """Return the placements of members that were evaluated before this one, and still wait."""
-        now, before = self.clock(), list[TentativePlacement]()
+        now, before = self.state.clock(), list[TentativePlacement]()
         for placement in self._placements.peek(key) or ():
             if placement.pod.uid == uid:
                 break
@@ -128,7 +127,7 @@ class PodGroups:
         self, name: str, pod: AssignedPod, before: Sequence[TentativePlacement]
     ) -> Prediction | None:
         """Return the prediction for a pod beside the members that are placed on a node before it."""
-        then = Rearrangement(self.state.reservations, self.clock()).leaving(name, (pod.uid,))
+        then = Rearrangement(self.state.reservations, self.state.clock()).leaving(name, (pod.uid,))
         for placement in before:
             if placement.node == name and placement.pod.uid != pod.uid and placement.prediction:
                 then = then.coming(name, placement.pod, placement.prediction)

@@ -196,14 +196,12 @@ class Scorer:
             publish=self.teller.append,
             log=self.journal.log,
             registry=self.registry,
-            clock=self.time,
         )
         self.predictions = Predictions(
             self.state,
             publish=self.teller.append,
             log=self.journal.log,
             registry=self.registry,
-            clock=self.time,
         )
         self.state.watchers = (self.outcomes.update_pod, self.predictions.update_pod)
         self.pods = PodInformer(self.state, self.state.reader, log=self.journal.log, registry=self.registry)
@@ -213,7 +211,7 @@ class Scorer:
         self.context = CallContext(
             self.state,
             self.nodes,
-            PodGroups(self.state, self.time),
+            PodGroups(self.state),
             self.binder,
             self.preemption,
             Ranker(self.rules),
