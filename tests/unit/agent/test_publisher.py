@@ -15,7 +15,7 @@ from agent.metrics import AgentMetrics
 from agent.options import Publish
 from agent.publisher import AGAIN_SECONDS, OWNER_SECONDS, PodRecords, Publisher
 from agent.report import NamedPlacement, NodeReport, report
-from numalign.kube.decode import placement_records
+from numalign.kube.decode import placements
 from numalign.kube.decode.kubelet_reports import MACHINE, OBSERVED_AT, PLACEMENTS
 from numalign.kube.errors import Forbidden
 from numalign.model.intent import PLACEMENT_OBSERVED
@@ -271,7 +271,7 @@ def placed(uid: str, cpus: int) -> NamedPlacement:
 async def test_record_has_what_a_pod_holds(keeper: PodDesk, cpus: int, text: str | None) -> None:
     keeper.records.keep((placed(keeper.made(), cpus),))
     await keeper.records.write_due()
-    assert placement_records.read(keeper.record() or "") == placed("", cpus).held
+    assert placements.read(keeper.record() or "") == placed("", cpus).held
     assert text in (keeper.record(), None)
     assert keeper.registry.get_sample_value("numalign_agent_pod_writes_total") == 1
 

@@ -41,7 +41,7 @@ class Placed:
 Pods = Mapping[str, Placed]
 
 
-def cluster(nodes: Mapping[str, Node], pods: Pods) -> defrag.Cluster:
+def cluster(nodes: Mapping[str, Node], pods: Pods) -> defrag.ResidentCluster:
     reservations = Reservations()
     for name, each in nodes.items():
         reservations.update_node(replace(each, name=name))
@@ -57,7 +57,7 @@ def cluster(nodes: Mapping[str, Node], pods: Pods) -> defrag.Cluster:
         question = Question(asks(pod.asks), means("none"))
         return Newcomer(uid, ("team", uid), question, pod.where) if pod.readable else None
 
-    return defrag.Cluster(reservations, SchedulerCache(reservations), residents, anew, NOW)
+    return defrag.ResidentCluster(reservations, SchedulerCache(reservations), residents, anew, NOW)
 
 
 def newcomer(wanted: str = "cpu=8 mem=1Gi", *, where: Constraints = ANYWHERE) -> Newcomer:
