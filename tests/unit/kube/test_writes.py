@@ -33,7 +33,7 @@ def test_every_value_is_counted_from_the_beginning() -> None:
     assert counts == [0.0, 1.0]
 
 
-def test_missing_permission_is_logged_once_until_a_call_succeeds() -> None:
+def test_missing_permission_is_logged_once_until_success() -> None:
     log = RecordedLog()
     failures = FailureLog(log.log)
     for succeeds in (False, False, True, False):
