@@ -11,7 +11,8 @@ import json
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from tools.bench.tables import Measurement, Row, program, row
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.kubelets import machines
 from tools.clusters.podresources import FakePodResources
+from tools.clusters.processes import Child
 from tools.clusters.processes import program as installed
 from tools.clusters.programs import AGENT, MIB, Site
 from tools.clusters.sim.shapes import GIB, GPU, Shape, SimNode
@@ -98,7 +100,9 @@ async def usage(
     )
 
 
-async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
+@asynccontextmanager
+async def on_a_node(here: Site, api: FakeApi, most: int) -> AsyncIterator[tuple[Kubelet, Child]]:
+    """Run an agent beside a simulated kubelet of at most so many pods, once it has published its node."""
     line, resources, socket = NODE.line(), FakePodResources(), here.folder / "kubelet.sock"
     machines.write(read_machine(line["machine"]), here.folder)
     configured = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
@@ -107,8 +111,8 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     for zone in (0, 1):
         memory = resources.allocatable.memory.add(memory_type="memory", size=255 * GIB)
         memory.topology.nodes.add(ID=zone)
-    async with FakeApi() as api, resources.serving(socket):
-        kubelet = Kubelet(here.folder, api, resources, chosen.pods)
+    async with resources.serving(socket):
+        kubelet = Kubelet(here.folder, api, resources, most)
         kubelet.put("Node", NODE.name, status={"nodeInfo": {"kubeletVersion": "v1.34.4"}})
         child = await here.children.start(
             *(installed(AGENT), f"--node-name={NODE.name}", "--metrics-port=0"),
@@ -117,6 +121,13 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
             f"--kubeconfig={api.kubeconfig(here.folder / 'kubeconfig')}",
         )
         await until(lambda: api.get(TOPOLOGY))
+        yield kubelet, child
+        # It must not outlive what it calls.
+        await child.end()
+
+
+async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
+    async with FakeApi() as api, on_a_node(here, api, chosen.pods) as (kubelet, child):
         # The start is not part of the figures at rest.
         await asyncio.sleep(chosen.settling)
         used, pods = partial(usage, child.process.pid, chosen.seconds), f"with {chosen.pods} pods"
@@ -127,8 +138,6 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
         changing = asyncio.create_task(kubelet.change(chosen.rate, chosen.seconds))
         rows += await used(f"{pods}, {chosen.rate:g} changes a second", most_percent=10)
         await changing
-        # It must not outlive what it calls.
-        await child.end()
     text = "On a simulated machine of 128 CPUs, with a simulated kubelet."
     return [Measurement("The agent on its node", rows, text)]
 

@@ -27,17 +27,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from numalign.kube.decode.machines import machine as read_machine
-from tools.bench import agent as bench_agent
 from tools.bench import cluster
+from tools.bench.agent import on_a_node
 from tools.clusters import programs
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.http_calls import Door, once, review
-from tools.clusters.kubelets import machines
-from tools.clusters.podresources import FakePodResources
 from tools.clusters.processes import Child
-from tools.clusters.processes import program as installed
-from tools.clusters.programs import AGENT, Running, Site
+from tools.clusters.programs import Running, Site
 from tools.clusters.waiting import until
 
 Json = dict[str, Any]
@@ -139,12 +135,13 @@ class Way:
             yield f"  {station.module}:{station.function}{also}"
         for library, modules in self.used.items():
             yield f"  using {library}: {', '.join(modules)}"
+        yield ""
+        yield ""
 
-    def arrows(self) -> str:
-        """Return the way as one line."""
-        return " → ".join(
-            f"{each.module.removeprefix('numalign.')}:{each.function}" for each in self.stations
-        )
+    def arrows(self) -> Iterator[str]:
+        """Yield the way as one line."""
+        names = (f"{each.module.removeprefix('numalign.')}:{each.function}" for each in self.stations)
+        yield f"{self.name}: {' → '.join(names)}"
 
 
 LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -301,22 +298,7 @@ async def traced_topology(stage: Stage) -> Way:
 
 
 async def traced_report(stage: Stage) -> Way:
-    node, folder, resources = bench_agent.NODE, stage.here.folder, FakePodResources()
-    socket, line = folder / "kubelet.sock", node.line()
-    machines.write(read_machine(line["machine"]), folder)
-    configured = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
-    configuration = stage.here.file("kubelet.json", {**configured, **line["kubeletConfig"], "maxPods": 200})
-    resources.allocatable.cpu_ids.extend(bench_agent.FREE_CPUS)
-    async with resources.serving(socket):
-        kubelet = bench_agent.Kubelet(folder, stage.api, resources, most=8)
-        kubelet.put("Node", node.name, status={"nodeInfo": {"kubeletVersion": "v1.34.4"}})
-        child = await stage.here.children.start(
-            *(installed(AGENT), f"--node-name={node.name}", "--metrics-port=0"),
-            *(f"--podresources-socket={socket}", f"--kubelet-state={folder}"),
-            *(f"--sysfs={folder / 'sys'}", f"--kubelet-config={configuration}"),
-            f"--kubeconfig={stage.kubeconfig}",
-        )
-        await until(lambda: stage.api.get(bench_agent.TOPOLOGY))
+    async with on_a_node(stage.here, stage.api, most=8) as (kubelet, child):
         kubelet.add(0)
         await asyncio.sleep(SECONDS)
 
@@ -324,9 +306,7 @@ async def traced_report(stage: Stage) -> Way:
             kubelet.add(1)
             await asyncio.sleep(SECONDS)
 
-        starts = await stage.tracer.during(child, change)
-        await child.end()
-    return way("agent's report", starts)
+        return way("agent's report", await stage.tracer.during(child, change))
 
 
 def _filtering(stage: Stage) -> bytes:
@@ -379,23 +359,23 @@ async def stage() -> AsyncIterator[Stage]:
             yield Stage(here, api, Tracer(folder))
 
 
-async def traced(name: str) -> Way:
-    """Return the way of this name, through programs that start for it."""
-    async with stage() as there:
-        return await WAYS[name](there)
+async def traced(names: Sequence[str], shown: Callable[[Way], Iterable[str]]) -> None:
+    """Print the ways of these names, each through programs that start for it."""
+    for name in names:
+        async with stage() as there:
+            found = await WAYS[name](there)
+        sys.stdout.write("".join(f"{line}\n" for line in shown(found)))
+        sys.stdout.flush()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tools.bench.ways", description=__doc__.strip().partition("\n")[0]
+        prog="python -m tools.bench.ways", description=(__doc__ or "").strip().partition("\n")[0]
     )
     parser.add_argument("way", nargs="*", choices=[*WAYS, []], help="default: all")
     parser.add_argument("--arrows", action="store_true", help="print each as one line of arrows")
     chosen = parser.parse_args()
-    for name in chosen.way or [*WAYS]:
-        found = asyncio.run(traced(name))
-        lines = [f"{found.name}: {found.arrows()}"] if chosen.arrows else [*found.shown(), ""]
-        sys.stdout.write("\n".join(lines) + "\n")
+    asyncio.run(traced(chosen.way or [*WAYS], Way.arrows if chosen.arrows else Way.shown))
     return 0
 
 
