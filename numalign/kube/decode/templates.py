@@ -35,6 +35,7 @@ _MOST_NAMED, _LONGEST_KEY = 3, 80
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _ELEMENTS, _MEMBERS = "[*]", "*"
 _WILD = frozenset({_ELEMENTS, _MEMBERS})
+_PLACING = ("nodeSelector", "affinity", "tolerations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,10 +377,7 @@ def _of_step(part: Part, _whole: Part) -> TemplateLocation | None:
     annotations = {**_fields(workflow, "podMetadata", "annotations"), **_annotations(step)}
     spec = {
         # Each template can override these.
-        **{
-            key: inner(step, key) or inner(workflow, key)
-            for key in ("nodeSelector", "affinity", "tolerations")
-        },
+        **{key: inner(step, key) or inner(workflow, key) for key in _PLACING},
         "initContainers": inner(step, "initContainers"),
         "containers": [*containers, {"name": "wait"}],
     }
