@@ -310,7 +310,7 @@ class ClusterCache:
 
     def _bare_grown_by(self, constraints: Constraints) -> Pool | None:
         """Return the same for the pools of nodes without topology."""
-        nodes = (each for each in self._pool_nodes.kinds if isinstance(each, PoolNode))
+        nodes = (each for each in self._pool_nodes.present if isinstance(each, PoolNode))
         return next(filter(None, (self._pools.grown_by_node(each, constraints) for each in nodes)), None)
 
     def _not_when_empty(self, question: Question, constraints: Constraints) -> tuple[str, ...]:

@@ -48,6 +48,12 @@ class LabelColumn:
         self._follow()
         return tuple(self._numbers)
 
+    @property
+    def present(self) -> tuple[Hashable, ...]:
+        """The values that some node has now, and None if there is a row without one."""
+        kinds = self.kinds
+        return tuple(kinds[number] for number in np.unique(self.numbers).tolist())
+
     def meeting(self, requirement: Requirement) -> Bools:
         """Return by number whether a label with that value meets a requirement.
 
