@@ -90,7 +90,8 @@ def observer(given: AgentOptions, api: ApiServer | None, log: Log) -> Observer:
     if given.node_address is not None:
         # The kubelet's own port, with the credentials for the API server. Most kubelets sign their own
         # certificates, and nothing else answers at a port of this node.
-        host = f"[{given.node_address}]" if ":" in given.node_address else given.node_address
+        address = given.node_address.strip("[]")
+        host = f"[{address}]" if ":" in address else address
         authority = str(given.kubelet_ca) if given.kubelet_ca else None
         direct = HttpsClient(
             replace(

@@ -94,7 +94,7 @@ class Placing:
         self.watch(self.fit.update_pod)
 
     def has_node(self, name: str) -> bool:
-        """Return whether a node exists by the last watch event, which may be newer than any snapshot."""
+        """Return whether a node exists by the last watch event, which may be newer than what is published."""
         return all(there(name) for there in self.node_checks)
 
     def leading(self) -> bool:

@@ -175,10 +175,10 @@ def _by_zones(listed: Part) -> dict[ZoneSet, Resources]:
     """Return amounts by set of zones: integers in millicores, bytes and units."""
     by_zones: dict[ZoneSet, Resources] = {}
     for zones, part in listed.members():
+        amounts = {name: entry.integer() for name, entry in part.members()}
         if not _ZONE_SET.fullmatch(zones):
             part.wrong("is not listed under zone ids separated by commas, such as 0,1")
             continue
-        amounts = {name: entry.integer() for name, entry in part.members()}
         ids = sorted({ZoneId(int(zone)) for zone in zones.split(",") if zone})
         by_zones[tuple(ids)] = Resources({name: n for name, n in amounts.items() if n is not None})
     return by_zones

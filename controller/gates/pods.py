@@ -154,7 +154,7 @@ class PinWriter:
         raw, target = self._prepared[uid]
         if node != target.node:
             raise Conflict(f"pod {namespace}/{name} must be pinned to node {target.node}, not to {node}")
-        # A pin is final, and a snapshot of nodes may be slightly outdated.
+        # A pin is final, and what is known of nodes may be slightly outdated.
         if not self.has_node(node):
             raise Conflict(f"node {node} no longer exists")
         self.reservations.mark_unconfirmed(uid)

@@ -144,54 +144,34 @@ class Way:
         yield f"{self.name}: {' → '.join(names)}"
 
 
+def _modules(room: str, names: str) -> tuple[str, ...]:
+    return tuple(f"numalign.{room}.{name}" for name in names.split())
+
+
 LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "values": (
-            *("numalign.model.", "numalign.lru", "numalign.cache.question", "numalign.cache.pod_question"),
-            *("numalign.cache.survey", "numalign.kube.effective_policy", "numalign.kube.files.policy"),
-            *("numalign.kube.kinds", "numalign.kube.pod_informer", "numalign.ledger.model"),
-            *("numalign.shapes.shape", "numalign.shapes.identity"),
+            *("numalign.model.", "numalign.lru", "numalign.ledger.model", "numalign.shapes.shape"),
+            *_modules("cache", "question pod_question survey"),
+            *_modules("kube", "effective_policy files.policy kinds pod_informer"),
         ),
         "rules": (
-            *(
-                "numalign.kubelet.",
-                "numalign.decision.",
-                "numalign.ledger.claims",
-                "numalign.ledger.arithmetic",
-            ),
-            *("numalign.ledger.occupancy", "numalign.ledger.ordering", "numalign.shapes.health"),
+            *("numalign.kubelet.", "numalign.decision.", "numalign.shapes.health"),
+            *_modules("ledger", "claims arithmetic ordering"),
         ),
         "decoders": ("numalign.kube.decode.",),
         "the server": ("numalign.runtime.", "numalign.kube.lease", "numalign.cache.pace"),
-        "columns": tuple(
-            f"numalign.cache.{name}"
-            for name in (
-                *("batch_", "plan", "layout", "columns", "column_", "feasibility", "change_log", "widths"),
-                *(
-                    "node_table",
-                    "cluster_nodes",
-                    "zone_sets",
-                    "label_column",
-                    "name_column",
-                    "preferred_hint",
-                    "distinct_rows",
-                    "health_table",
-                ),
-            )
+        "columns": (
+            *_modules("cache", "batch_ plan layout columns column_ feasibility change_log widths zone_sets"),
+            *_modules("cache", "node_table cluster_nodes label_column name_column health_table"),
+            *_modules("cache", "preferred_hint distinct_rows"),
         ),
     }
 )
 """What a way uses and does not go through, by the beginnings of the names of modules."""
 
 BESIDE = frozenset(
-    {
-        *("numalign.runtime.loop_lag", "numalign.runtime.tls", "scorer.program", "webhook.program"),
-        *(
-            "numalign.scheduling.disbelief",
-            "numalign.scheduling.predictions",
-            "numalign.scheduling.pinned_pods",
-        ),
-    }
+    {"numalign.runtime.tls", "numalign.scheduling.pinned_pods", "scorer.program", "webhook.program"}
 )
 """What programs do at regular intervals, whoever calls."""
 

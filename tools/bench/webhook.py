@@ -49,7 +49,7 @@ QUIET = {"handler, p50": 1, "handler, p99": 5}
 BUSY = {"round trip, p50": 2, "round trip, p99": 8, "change to answer, p99": 1000, "processors": 0.6}
 UNITS = {"answered": "per s", "changes": "per s", "processors": "cores"}
 
-BUCKET = re.compile(r'^numalign_review_seconds_bucket\{(?:.*,)?le="([^"]+)"[^}]*\} (\S+)$', re.MULTILINE)
+BUCKET = r'^numalign_%s_seconds_bucket\{(?:.*,)?le="([^"]+)"[^}]*\} (\S+)$'
 
 Review = tuple[str, Json]  # a path, and the pod to review there
 Run = Mapping[str, float]  # figures by their names
@@ -89,7 +89,8 @@ class Bench:
             "answered": calls.counts[kind] / took,
             "processors": (processor_seconds(pid) - cpu) / took,
             **{f"round trip, {key}": found for key, found in millis(calls.seconds[kind]).items()},
-            **handler_millis(page, await self.webhook.metrics()),
+            **of_histogram("review", "handler", page, after := await self.webhook.metrics()),
+            **of_histogram("event_loop_lag", "lag of the event loop", page, after),
             **({"changes": calls.counts["change"] / took, **late} if changes else {}),
         }
 
@@ -134,15 +135,15 @@ async def paced(do: Callable[[int], Awaitable[None]], numbers: range, rate: floa
         await do(number)
 
 
-def handler_millis(before: str, after: str) -> Run:
-    """Return quantiles of the reviews between two pages of metrics, interpolated linearly in a bucket."""
-    counts = Counter[float]()
+def of_histogram(metric: str, name: str, before: str, after: str) -> Run:
+    """Return quantiles of what came between two pages of metrics, interpolated linearly in a bucket."""
+    counts, bucket = Counter[float](), re.compile(BUCKET % metric, re.MULTILINE)
     for page, sign in ((before, -1), (after, 1)):
-        for bound, count in BUCKET.findall(page):
+        for bound, count in bucket.findall(page):
             counts[float(bound)] += sign * round(float(count))
     bounds = [0.0, *sorted(filter(math.isfinite, counts))]
     below, total = [counts[bound] for bound in bounds], counts[math.inf]
-    shares = {"handler, p50": 0.5, "handler, p99": 0.99}
+    shares = {f"{name}, p50": 0.5, f"{name}, p99": 0.99}
     return {key: MILLI * float(np.interp(share * total, below, bounds)) for key, share in shares.items()}
 
 

@@ -136,6 +136,7 @@ class FileFeed:
             try:
                 self._cluster.apply(change)
             except Exception as error:  # noqa: BLE001  one change must not stop all others
+                self._failures.inc()
                 self._log.failed("snapshot.failed", error, path=self._path)
             yield
 
