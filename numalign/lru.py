@@ -17,8 +17,8 @@ Value = TypeVar("Value")
 LARGE = 2**13
 """The characters of `repr` from which values are large: a pod of twenty containers has fewer."""
 
-MOST_LARGE = 4
-"""The limit of large entries of a cache: as many as are in work at the same time."""
+MOST_LARGE = 8
+"""The limit of large entries of a cache."""
 
 Caches = Mapping[str, Sized]
 """Caches by their names in metrics."""

@@ -46,7 +46,7 @@ schedulers."""
 _ENOUGH = MOST_MISTAKES + 1
 
 _LONGEST_PLACE = 512
-_LONGEST_POD = 2**15
+_LONGEST_POD = 2**16
 _LONGEST_NAME = 253
 
 
@@ -86,7 +86,6 @@ class Calls:
     """Reads filter and prioritize calls; remembers the last `remembered` pods."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
-        # Each is read once or twice, and weighing all its parts would take longer than reading them.
         self._pods: LRU[bytes, Mapping[str, Any]] = LRU(remembered)
 
     def caches(self) -> Caches:

@@ -120,7 +120,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             self.registry.register(ExporterMetrics(state.cluster, time.time))
 
             def lacking() -> str | None:
-                """Return what readiness is waiting for: a first snapshot, and all pods."""
+                """Return what readiness is waiting for: the whole cluster, and all pods."""
                 return feed.waiting_for() or state.cluster.waiting_for()
 
             def expire() -> None:
@@ -262,7 +262,7 @@ class Warming:
             if self.clock() >= until:
                 return
             await self.context.ranks(names, pod)
-            self.context.nodes.filtered(names, pod)
+            await self.context.nodes.evaluate(partial(self.context.nodes.filtered, names, pod))
 
     def _examples(self) -> Steps[Iterable[PendingPod]]:
         """Return one pending pod for each question, the most frequent question first; one pod per step."""

@@ -7,6 +7,7 @@ and the failure policy of the webhook configuration decides.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -73,6 +74,9 @@ T = TypeVar("T")
 
 JSON = "application/json"
 BINDING = GroupVersionKind("", "v1", "Binding")
+
+BURST_SECONDS = 2.0
+"""How long a final answer waits for the end of a burst; an API server waits longer for the answer."""
 
 PODS_BELOW = web.AppKey("pods_below", PodsBelow)  # The count of pods, which must be kept up to date.
 
@@ -240,11 +244,13 @@ def _record(
 
 async def _settled(known: KnownCluster, answer: Callable[[], T], *, is_final: Callable[[T], bool]) -> T:
     """Compute an answer; one that is final waits, in the middle of a burst of changes, for the rest."""
-    while True:
-        by_now = await computed(known.cache.pace, answer)
-        if known.cluster.settled or not is_final(by_now):
-            return by_now
-        await known.all_applied()
+    by_now = await computed(known.cache.pace, answer)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(BURST_SECONDS):
+            while not known.cluster.settled and is_final(by_now):
+                await known.all_applied()
+                by_now = await computed(known.cache.pace, answer)
+    return by_now
 
 
 async def _mutation(context: Context, review: Review, policy: EffectivePolicy) -> Outcome:

@@ -9,6 +9,7 @@ What takes long is done in steps (`Pace`), so that other requests are answered i
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -107,6 +108,8 @@ class ClusterCache:
         self._shape_rows: tuple[_Version | None, Rows] = (None, np.zeros(0, dtype=np.intp))
         self._of_nodes: LRU[Question, Evaluation] = LRU(remembered, large=_is_large)
         self._of_shapes: LRU[Question, Evaluation] = LRU(remembered, large=_is_large)
+        # By whether they are of nodes, and not of shapes.
+        self._in_work: WeakValueDictionary[tuple[bool, Question], Evaluation] = WeakValueDictionary()
         self._eligible_shapes: LRU[tuple[ShapeRule, Constraints], TrackedArray] = LRU(
             remembered, large=lambda key, _: is_large(key[1])
         )
@@ -146,6 +149,8 @@ class ClusterCache:
             "surveys": self._surveys,
             "groups": self._groups,
             "refusals": self._why,
+            "verdicts": self.workspace.usual,
+            "large_verdicts": self.workspace.large,
             **self.eligibility.caches(),
             **{f"unknown_{name}": cache for name, cache in self.unknown_eligibility.caches().items()},
         }
@@ -190,12 +195,16 @@ class ClusterCache:
 
     def derive_shapes(self) -> Steps[None]:
         """Derive the shapes of nodes that were not given from these nodes, if any changed."""
-        place = self.nodes.facts.place, self.nodes.attributes.place
+        place, version = (self.nodes.facts.place, self.nodes.attributes.place), self._shapes_version
         if self._derived_at == place:
             return
         missing = self.nodes.shapes.every() - self._listed_shapes
         rows = self.nodes.shapes.rows(missing).tolist() if missing else []
         derived = yield from deriving([(self.nodes.shapes.of(row), self.nodes.node(row)) for row in rows])
+        if version != self._shapes_version:
+            # Others were listed meanwhile.
+            yield from self.derive_shapes()
+            return
         gone = dict.fromkeys(self._derived_shapes.keys() - self._listed_shapes - derived.keys())
         if derived != self._derived_shapes or gone:
             self._shape_table.update({**gone, **derived})
@@ -248,10 +257,14 @@ class ClusterCache:
         self._of_nodes.limit = min(
             self._remembered, max(LEAST_EVALUATIONS, MOST_ANSWERS // max(1, len(self.nodes)))
         )
-        return self._of_nodes.get(
+        evaluation = self._of_nodes.get(
             question,
-            lambda: Evaluation(self.nodes, question, self.nodes.healths, self.workspace),
+            lambda: (
+                self._in_work.get((True, question))
+                or Evaluation(self.nodes, question, self.nodes.healths, self.workspace)
+            ),
         )
+        return self._worked_on((True, question), evaluation)
 
     # One node.
 
@@ -372,9 +385,21 @@ class ClusterCache:
         )
 
     def _shape_evaluation(self, question: Question) -> Evaluation:
-        return self._of_shapes.get(
-            question, lambda: Evaluation(self._shapes, question, workspace=self.workspace.apart())
+        evaluation = self._of_shapes.get(
+            question,
+            lambda: (
+                self._in_work.get((False, question))
+                or Evaluation(self._shapes, question, workspace=self.workspace.apart())
+            ),
         )
+        return self._worked_on((False, question), evaluation)
+
+    def _worked_on(self, key: tuple[bool, Question], evaluation: Evaluation) -> Evaluation:
+        """Keep an evaluation while an answer is computed from it: few large ones are cached."""
+        if key[1].large:
+            self._in_work[key] = evaluation
+            self.pace.use(evaluation)
+        return evaluation
 
     def _eligible(self, constraints: Constraints, rule: ShapeRule = Shape.unmet) -> Bools:
         """Return which shapes a pod may use by a rule."""

@@ -40,7 +40,7 @@ from numalign.model.placement import Placement
 from numalign.model.pod import Role
 from numalign.model.steps import Steps, finished
 
-VERDICTS, LARGE_VERDICTS = 8192, 256
+VERDICTS, LARGE_VERDICTS = 8192, 1024
 """The limits of cached verdicts of single nodes, and of those of pods that are large."""
 
 _MOST_ROWS, _MOST_SETS = 1024, 2**20
@@ -113,18 +113,18 @@ class Workspace:
     pace: Pace = field(default_factory=Pace)
     in_columns: int = 0
     by_rules: Counter[Unfit | Undecided] = field(default_factory=Counter)
-    _usual: _Verdicts = field(default_factory=lambda: LRU(VERDICTS))
-    _large: _Verdicts = field(default_factory=lambda: LRU(LARGE_VERDICTS))
+    usual: _Verdicts = field(default_factory=lambda: LRU(VERDICTS))
+    large: _Verdicts = field(default_factory=lambda: LRU(LARGE_VERDICTS))
     _owner: object = None
     _tried: dict[tuple[FreeOrEmpty, bytes | None], tuple[object, _Tried]] = field(default_factory=dict)
 
     def apart(self) -> "Workspace":
         """Return a workspace for trials of its own; verdicts are shared."""
-        return Workspace(self.pace, _usual=self._usual, _large=self._large)
+        return Workspace(self.pace, usual=self.usual, large=self.large)
 
     def verdicts(self, question: Question) -> "_Verdicts":
         """Return the cached verdicts of pods as large as this one, each with the node as it was."""
-        return self._large if question.large else self._usual
+        return self.large if question.large else self.usual
 
     def tried(
         self, owner: object, when: FreeOrEmpty, rows: Rows | None, place: object, work: Callable[[], _Tried]

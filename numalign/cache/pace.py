@@ -37,6 +37,11 @@ class Pace:
     def __init__(self) -> None:
         self.again = False
         self._over: Callable[[], bool] | None = None
+        self._used: dict[int, object] = {}
+
+    def use(self, value: object) -> None:
+        """Keep a value that an answer is computed from until the answer is there, restarts included."""
+        self._used[id(value)] = value
 
     def do(self, part: Iterator[None]) -> None:
         """Do a part of an answer that stores its result."""
@@ -46,17 +51,15 @@ class Pace:
 
     def in_steps(self, answer: Callable[[], T], over: Callable[[], bool] = lambda: True) -> Steps[T]:
         """Compute an answer in steps, and return it; a part of it may go on until its time is `over`."""
+        used: dict[int, object] = {}
         for start in range(_STARTS):
+            self._over, self.again, self._used = over, start > 0, used
             try:
-                return self._started(answer, over, again=start > 0)
+                return answer()
             except _Interrupted as interrupted:
-                yield
-                yield from interrupted.rest
+                rest = interrupted.rest
+            finally:
+                self._over, self.again, self._used = None, False, {}
+            yield
+            yield from rest
         return answer()
-
-    def _started(self, answer: Callable[[], T], over: Callable[[], bool], *, again: bool) -> T:
-        self._over, self.again = over, again
-        try:
-            return answer()
-        finally:
-            self._over, self.again = None, False

@@ -96,7 +96,7 @@ class PodQuestion:
     @property
     def large(self) -> bool:
         """Whether it is too large to be cached by the thousand."""
-        return self.question.large or is_large(self.constraints)
+        return self.question.large or is_large(self.namespace, self.constraints, self.pin, self.claims)
 
     @property
     def policy(self) -> Policy:

@@ -37,6 +37,7 @@ class GatheredCache:
         self._cache = ClusterCache()
         self._noted: dict[str, NodeChanged] = {}
         self._shapes: dict[str, None] = {}
+        self._others = False
         cluster.listen(self._note)
 
     def caches(self) -> Caches:
@@ -54,12 +55,14 @@ class GatheredCache:
                 self._noted[name] = change
             case ShapesChanged(shapes):
                 self._shapes.update(dict.fromkeys(shapes))
+                self._others = True
 
     def _catch_up(self) -> Iterator[None]:
-        while self._noted or self._shapes:
-            shapes = {key: self._cluster.shapes.get(key) for key in self._shapes}
-            self._shapes.clear()
-            apply(self._cache, ShapesChanged(shapes, self._cluster.left_out, self._cluster.pools))
+        while self._noted or self._others:
+            if self._others:
+                shapes = {key: self._cluster.shapes.get(key) for key in self._shapes}
+                self._shapes, self._others = {}, False
+                apply(self._cache, ShapesChanged(shapes, self._cluster.left_out, self._cluster.pools))
             if self._noted:
                 apply(self._cache, self._noted.pop(next(iter(self._noted))))
             yield

@@ -148,8 +148,8 @@ ChangeListener = Callable[[Change], object]
 class Cluster:
     """The cluster as it is known now. Changed in place, by `apply` alone.
 
-    `version` grows with every change, and
-    `rules_version` with each that may change what is requested for a pod.
+    `version` grows with every change, and `rules_version` with each that may change what is requested for a
+    pod.
     `observed_at` is when the agent of a node last looked, in seconds since 1970, None if that cannot be read;
     it is always the current one, because nothing else changes with it. `node_labels` are all labels of each
     Node, `namespaces` the rules of each, and `namespace_labels` all of its labels.

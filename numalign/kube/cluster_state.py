@@ -1,8 +1,8 @@
 """
 Everything seen of a cluster, object by object, and the cluster that it represents.
 
-Objects arrive one by one and in any order, from a file or from watches; each is decoded once, and its text is
-dropped. A snapshot joins the current objects, and joins again only what has changed. One invalid object never
+Objects arrive one by one and in any order, from a file or from watches; each is decoded once, and its text
+is dropped. What belongs to one node is joined, again only when it has changed. One invalid object never
 stops the rest: it is left out and reported, with its kind, its name and all its mistakes.
 """
 
@@ -175,8 +175,9 @@ class ClusterState:
             self._unjoined |= store.changed
             store.changed.clear()
         for at, name in enumerate([*self._unjoined], start=1):
-            self._join(name)
+            # A node that cannot be joined must not hold back the others.
             self._unjoined.discard(name)
+            self._join(name)
             self._unexamined.add(name)
             if at % _NODES_A_STEP == 0:
                 yield

@@ -62,7 +62,7 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSource:
-    """The source of snapshots: the API server behind `api`, or a file if that is None.
+    """The source of changes: the API server behind `api`, or a file if that is None.
 
     `tasks` are those that keep the source itself up to date.
     """
@@ -131,7 +131,7 @@ class Program(ABC, Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class ClusterProgram(Program[C]):
-    """A program that answers requests from snapshots of a cluster, under a policy."""
+    """A program that answers requests from what is known of a cluster, under a policy."""
 
     def policy(self) -> PolicyKeeper:
         """Return the policy after its first load; raise `BadPolicy` if it is invalid."""

@@ -290,7 +290,7 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
     """Serve until stopped, drain, end; return the exit code of the program.
 
     It is 0 after a graceful shutdown; 1 if one of the `tasks`, which run beside the server, failed, because a
-    server whose snapshot is no longer updated must be replaced; 2 if it could not start, with the reasons
+    server whose cluster is no longer updated must be replaced; 2 if it could not start, with the reasons
     logged.
     """
     state, log = app[SERVER_STATE], app[SERVER_STATE].log

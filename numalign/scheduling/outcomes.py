@@ -88,7 +88,9 @@ class Outcomes(_Observer):
     def __post_init__(self) -> None:
         super().__post_init__()
         # The question of the refused pod, None if that could not be read, and when that was.
-        self._last: LRU[str, tuple[Question | None, float]] = LRU(REMEMBERED_NODES)
+        self._last: LRU[str, tuple[Question | None, float]] = LRU(
+            REMEMBERED_NODES, large=lambda _node, last: last[0] is not None and last[0].large
+        )
         self._refusals = Counter(
             f"{PREFIX}kubelet_refusals",
             ("Pods that a kubelet rejected although zones were reserved for them or the node was ranked."),

@@ -27,7 +27,7 @@ from numalign.kube.pod_informer import PodInfo
 from numalign.ledger import claims
 from numalign.ledger.model import AssignedPod, PlacementRecord, Prediction, Source, Stage
 from numalign.ledger.reservations import Reservations
-from numalign.lru import LRU, Caches
+from numalign.lru import LRU, Caches, is_large
 from numalign.model.constraints import ANYWHERE, Constraints
 from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import BadInput, Mistake
@@ -96,7 +96,7 @@ class PendingPod:
     @property
     def large(self) -> bool:
         """Whether it is too large to be cached by the thousand."""
-        return (self.pod_question or self.question).large
+        return (self.pod_question or self.question).large or is_large(self.namespace, self.name)
 
     def assigned_pod(self, *, now: float) -> AssignedPod:
         """Return the pod as the ledger stores it."""

@@ -207,6 +207,8 @@ class ShapeHistory:
 
     def pop_changed(self) -> Mapping[str, KnownShape | None]:
         """Return by their keys the shapes that have changed since the last time, None for those gone."""
+        if not self._changed:
+            return {}
         changed, self._changed, declared = self._changed, set(), _declared(self._declared)
         return {key: declared.get(key) or self._known(key) for key in sorted(changed)}
 

@@ -31,11 +31,12 @@ def test_least_recently_used_is_dropped_beyond_the_limit() -> None:
 
 
 def test_large_values_beyond_their_limit_are_dropped() -> None:
-    cache = cached(*"aABbCD")
-    assert cache.find("A") == "A"
-    cache.put("E", "E")
-    assert MOST_LARGE == 4
-    assert kept(cache) == "abCDAE"
+    cache = LRU[int, str](100, large=lambda key, _: key > 0)
+    for key in (0, *range(1, MOST_LARGE + 1)):
+        cache.put(key, str(key))
+    assert cache.find(1) == "1"
+    cache.put(99, "99")
+    assert (0 in cache, 1 in cache, 2 in cache, len(cache)) == (True, True, False, MOST_LARGE + 1)
 
 
 def test_smaller_limit_counts_from_the_next_value_on() -> None:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 
 import pytest
 
@@ -238,6 +239,27 @@ def test_memory_is_bounded_for(ask: Callable[[ClusterCache, Question], object]) 
     gc.collect()
 
     assert gone() is None
+
+
+def test_large_answers_in_work_do_not_evict_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numalign.lru.MOST_LARGE", 1)
+    every = [question_of(*[f"cpu=1m mem={at + more}Mi" for at in range(1, 90)]) for more in range(3)]
+    assert all(question.large for question in every)
+    zones = (f"cpu=8 mem={size}Gi" for size in range(8, 408))
+    nodes = named(node(zone, zone, policy="single-numa-node") for zone in zones)
+
+    def starts(*questions: Question) -> int:
+        """How often answers to these begin, if they take turns."""
+        cache, begun = ClusterCache.of(nodes), list[Question]()
+
+        def room(question: Question) -> bool:
+            begun.append(question)
+            return cache.now(question)
+
+        deque(zip_longest(*(cache.pace.in_steps(partial(room, each)) for each in questions)), maxlen=0)
+        return len(begun)
+
+    assert starts(*every) == sum(map(starts, every))
 
 
 def test_room_is_searched_only_on_able_nodes() -> None:

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from numalign.cache.admission import AdmissionState
-from numalign.kube.cluster import Cluster, Settled, differences
+from numalign.kube.cluster import Cluster, NamespaceChanged, Settled, differences
 from numalign.kube.decode import server_version
 from numalign.kube.files.policy import ClusterPolicy, Default
 from numalign.model.attributes import Attributes, Labels
@@ -26,6 +26,7 @@ from tests.worlds.json_patch import applied
 from tests.worlds.notation import bag, node, table
 from tests.worlds.objects import configuration, listed
 from tests.worlds.webhook import UID, Caller, Raw, Webhook, raw, request, snapshot, with_spec
+from webhook import handlers
 
 SINGLE = "single-numa-node"
 MIB = 2**20
@@ -117,6 +118,16 @@ def burst(cluster: Cluster, after: Cluster) -> Iterator[None]:
     for change in differences(cluster, after):
         cluster.apply(change)
         yield
+
+
+async def test_burst_that_never_ends_delays_a_denial_for_a_moment(
+    served: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "BURST_SECONDS", 0.01)
+    async with served.open() as caller:
+        served.cluster.apply(NamespaceChanged("other", None))
+        assert not served.cluster.settled
+        assert not (await caller.ask("/validate", NEVER))["allowed"]
 
 
 async def test_final_answers_wait_for_all_changes_of_a_burst(
