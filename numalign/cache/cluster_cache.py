@@ -215,12 +215,12 @@ class ClusterCache:
     @property
     def _shapes(self) -> ShapeTable:
         """All shapes, those derived from nodes included."""
-        self.pace.do(self.derive_shapes())
+        self.pace.do("shapes", self.derive_shapes())
         return self._shape_table
 
     def _version(self) -> _Version:
         """Return the version of everything that could ever fit: free amounts are not part of it."""
-        self.pace.do(self.derive_shapes())
+        self.pace.do("shapes", self.derive_shapes())
         nodes, unknown = self.nodes, self.unknown_nodes
         of_nodes = nodes.facts.place, nodes.attributes.place, nodes.classes.version
         return *of_nodes, unknown.facts.place, unknown.attributes.place, self._shapes_version
@@ -405,7 +405,7 @@ class ClusterCache:
         """Return which shapes a pod may use by a rule."""
         array, shapes = self._eligible_array(constraints, rule), self._shapes
         may_go = partial(shapes.may_go, rule, constraints)
-        self.pace.do(array.catching_up(None, shapes.height, may_go))
+        self.pace.do(id(array), array.catching_up(None, shapes.height, may_go))
         return array.current(shapes.height, lambda rows: finished(may_go(rows)))
 
     def _eligible_array(self, constraints: Constraints, rule: ShapeRule) -> TrackedArray:
@@ -499,7 +499,7 @@ class ClusterCache:
         """Return the verdict of each shape by its row."""
         kept = self._groups.find(question)
         if kept is None or kept[0] != self._shapes.all_changes.place:
-            self.pace.do(self._evaluate_shapes(question))
+            self.pace.do(question, self._evaluate_shapes(question))
         kept = self._groups.find(question)
         return kept[1] if kept else {}
 

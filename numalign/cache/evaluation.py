@@ -208,7 +208,7 @@ class Evaluation:
     def verdict(self, row: int) -> Verdict:
         """Return the verdict of the node in a row; raise `KeyError` if there is none."""
         if (verdict := self._known(When.NOW, row)) is None:
-            self._workspace.pace.do(self._evaluate(row))
+            self._workspace.pace.do((id(self), row), self._evaluate(row))
             verdict = finished(self._evaluated(When.NOW, row))
         return verdict
 
@@ -269,7 +269,9 @@ class Evaluation:
         return self._current(_ABLE, rows)
 
     def _current(self, aspect: _Aspect, rows: Rows | None) -> Ints:
-        self._workspace.pace.do(self.catching_up(aspect, None if self._reads_all else rows))
+        self._workspace.pace.do(
+            (id(self), aspect.key), self.catching_up(aspect, None if self._reads_all else rows)
+        )
         return self._read(aspect.key, rows, np.int8, lambda some: finished(self._answers(aspect, some)))
 
     def catching_up(self, aspect: _Aspect, rows: Rows | None) -> Iterator[None]:

@@ -6,18 +6,23 @@ cluster. Those of its parts that may take long (thousands of rows, a verdict abo
 generators, which store their results. While an answer is computed in steps, a part that takes too long
 interrupts it: the part is finished with other tasks in between, and then the answer is computed again from
 the start, with what is stored by then. So what an answer becomes because the cluster has changed meanwhile is
-decided here alone: it is that of the last start.
+decided here alone: it is that of the last start. A part interrupts it a few times at most, so every answer
+ends, however fast the cluster changes.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
 from typing import TypeVar
 
 from numalign.model.steps import Steps
 
 T = TypeVar("T")
 
-_STARTS = 64
-"""How often an answer is started again: it has fewer long parts, but the cluster may change all the time."""
+_PAUSES = 2
+"""How often one part interrupts an answer: at the second time it does only what has changed since the first.
+
+A cluster may change all the time, and an answer has to end.
+"""
 
 
 class _Interrupted(Exception):
@@ -38,28 +43,29 @@ class Pace:
         self.again = False
         self._over: Callable[[], bool] | None = None
         self._used: dict[int, object] = {}
+        self._pauses = Counter[Hashable]()
 
     def use(self, value: object) -> None:
         """Keep a value that an answer is computed from until the answer is there, restarts included."""
         self._used[id(value)] = value
 
-    def do(self, part: Iterator[None]) -> None:
-        """Do a part of an answer that stores its result."""
+    def do(self, key: Hashable, part: Iterator[None]) -> None:
+        """Do a part of an answer that stores its result; equal keys are for the same part, done again."""
         for _ in part:
-            if self._over and self._over():
+            if self._over and self._pauses[key] < _PAUSES and self._over():
+                self._pauses[key] += 1
                 raise _Interrupted(part)
 
     def in_steps(self, answer: Callable[[], T], over: Callable[[], bool] = lambda: True) -> Steps[T]:
         """Compute an answer in steps, and return it; a part of it may go on until its time is `over`."""
-        used: dict[int, object] = {}
-        for start in range(_STARTS):
-            self._over, self.again, self._used = over, start > 0, used
+        used, pauses = dict[int, object](), Counter[Hashable]()
+        while True:
+            self._over, self.again, self._used, self._pauses = over, bool(pauses), used, pauses
             try:
                 return answer()
             except _Interrupted as interrupted:
                 rest = interrupted.rest
             finally:
-                self._over, self.again, self._used = None, False, {}
+                self._over, self.again, self._used, self._pauses = None, False, {}, Counter()
             yield
             yield from rest
-        return answer()

@@ -82,7 +82,7 @@ class Rules:
             self._verdicts[state] = yield from evaluating(node, self._question.demand, self._question.intent)
 
         if state not in self._verdicts:
-            self._pace.do(evaluate())
+            self._pace.do(state, evaluate())
         return self._verdicts[state]
 
     def why_scored(self, node: Node, strategy: Strategy) -> str:

