@@ -78,10 +78,12 @@ class WebhookConfiguration:
 
 async def read(api: Api, name: str) -> tuple[WebhookConfiguration, ...]:
     """Return both current configurations of that name; each has its error if it cannot be read."""
-    both = [WebhookConfiguration(kind, name) for kind in KINDS]
-    return tuple(
-        await asyncio.gather(*(_answered(each, api.get(each.path, what=str(each))) for each in both))
-    )
+
+    async def current(kind: str) -> WebhookConfiguration:
+        configuration = WebhookConfiguration(kind, name)
+        return await _answered(configuration, api.get(configuration.path, what=str(configuration)))
+
+    return tuple(await asyncio.gather(*map(current, KINDS)))
 
 
 async def publish(
