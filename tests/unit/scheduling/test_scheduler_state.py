@@ -338,6 +338,12 @@ def test_deleted_pod_is_forgotten_by_the_caches(scorer: Scorer) -> None:
     assert [*sizes, len(scorer.state.caches()["asked"])] == [1, 0]
 
 
+def test_few_pods_with_a_long_name_are_cached(scorer: Scorer) -> None:
+    for number in range(2 * MOST_LARGE):
+        scorer.subject(raw(FOUR, name=f"{number}-{'n' * 10_000}", uid=f"u{number}"))
+    assert len(scorer.state.caches()["asked"]) == MOST_LARGE
+
+
 @pytest.mark.full
 def test_few_large_pods_are_cached(scorer: Scorer) -> None:
     for number in range(2 * MOST_LARGE):
