@@ -260,6 +260,7 @@ async def test_a_failing_listener_keeps_nothing_from_others(source: Source, log:
         await until(lambda: seen.nodes == ["a", "c"] and other.settled)
         assert other.last.unknown == ("b",)
     assert "a rule with a fault" in log.stream.getvalue()
+    assert not isinstance(source, File) or source.failures()
 
 
 @pytest.fixture
